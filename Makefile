@@ -1,0 +1,37 @@
+# make test does everything from a fresh clone: environment, lint, types, architecture, tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: test lint types architecture pytest install picture clean
+
+test: lint types architecture pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/pyright
+
+architecture: $(INSTALLED)
+	$(BIN)/lint-imports
+
+pytest: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+install: $(INSTALLED)
+
+# installed again only when what is to be installed has changed
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	touch $@
+
+# the picture in the README, from a rectifier trained on the spot
+picture: $(INSTALLED)
+	$(BIN)/python examples/own_training_loop.py --picture docs/one_image.png
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis

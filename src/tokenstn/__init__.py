@@ -1,0 +1,45 @@
+"""TokenSTN: image classification that does not depend on how the camera was held, and says what it corrected.
+
+Names are imported when they are first used, so that ``import tokenstn`` costs next to nothing and
+``tokenstn.geometry`` no more than torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "TokenSTN": "tokenstn.models.tokenstn",
+    "Prediction": "tokenstn.models.prediction",
+    "Thresholds": "tokenstn.models.prediction",
+    "Preprocessing": "tokenstn.models.preprocessing",
+    "load": "tokenstn.models.folder",
+    "convert": "tokenstn.models.checkpoint",
+}
+_ROOMS = ("geometry", "models", "posteriors")
+
+if TYPE_CHECKING:
+    from tokenstn import geometry as geometry
+    from tokenstn import models as models
+    from tokenstn import posteriors as posteriors
+    from tokenstn.models.checkpoint import convert as convert
+    from tokenstn.models.folder import load as load
+    from tokenstn.models.prediction import Prediction as Prediction
+    from tokenstn.models.prediction import Thresholds as Thresholds
+    from tokenstn.models.preprocessing import Preprocessing as Preprocessing
+    from tokenstn.models.tokenstn import TokenSTN as TokenSTN
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"tokenstn.{name}")
+    raise AttributeError(f"module 'tokenstn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_ROOMS])
