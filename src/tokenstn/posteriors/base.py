@@ -1,0 +1,118 @@
+"""What the network believes about one primitive: the interface that every family fills in.
+
+A posterior is made from the numbers that a head of the network predicts (``raw``), for a batch at once. Values have
+shape ``(B,)``, or ``(B, 2)`` for a translation; views and samples have their own axis after the batch.
+
+The entropy is that of the bounded variable on a fixed grid, over its maximum, so that it compares across families:
+0 is certain, 1 is uniform. Rotations over the full circle have 36 cells centred on multiples of 10°, other ranges 37
+cells with the identity in the middle one, a reflection two.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tokenstn.geometry import Primitive, Reflection, Rotation
+
+CIRCLE_CELLS = 36
+INTERVAL_CELLS = 37
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The most probable values of one primitive, best first: ``values (B, n[, 2])``, ``masses (B, n)``, sum ≤ 1."""
+
+    values: Tensor
+    masses: Tensor
+
+
+class Posterior(ABC):
+    """A belief about one primitive for a batch of B images.
+
+    Args:
+        primitive: what the belief is about.
+        raw: ``(B, outputs(primitive))``, as a head predicts it; used in fp32 at least.
+    """
+
+    def __init__(self, primitive: Primitive, raw: Tensor) -> None:
+        if raw.shape[-1] != self.outputs(primitive):
+            raise ValueError(
+                f"a {type(self).__name__} posterior of {primitive.name} is made from {self.outputs(primitive)} "
+                f"numbers, got {raw.shape[-1]}"
+            )
+        self.primitive = primitive
+        self.raw = raw if raw.dtype == torch.float64 else raw.float()
+
+    @classmethod
+    @abstractmethod
+    def outputs(cls, primitive: Primitive) -> int:
+        """How many numbers a head predicts for this primitive."""
+
+    @classmethod
+    @abstractmethod
+    def initial(cls, primitive: Primitive) -> Tensor:
+        """The raw numbers of a fresh network, ``(outputs,)``: the best pose is the identity."""
+
+    @abstractmethod
+    def best(self) -> Tensor:
+        """The most likely value, ``(B,)`` or ``(B, 2)``."""
+
+    @abstractmethod
+    def candidates(self, n: int) -> Candidates:
+        """At most n most probable values with their masses; the first is ``best()``."""
+
+    @abstractmethod
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """n random values, ``(B, n)`` or ``(B, n, 2)``."""
+
+    @abstractmethod
+    def log_prob(self, value: Tensor) -> Tensor:
+        """ln density of values in the primitive's unit (ln probability for a reflection).
+
+        ``(B,)`` → ``(B,)``, or N values for each image, ``(B, N)`` → ``(B, N)``; a translation has a last axis of two.
+        """
+
+    @abstractmethod
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability below each of E values ``(E,)``, for every component: ``(B, components, E)``."""
+
+    @abstractmethod
+    def spread(self) -> Tensor:
+        """Standard deviation of the bounded variable in the primitive's unit, ``(B,)``; circular for rotation."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """KL divergence to the prior around the detached mean, ``(B,)``: it acts on the uncertainty only."""
+
+    def entropy(self) -> Tensor:
+        """Entropy of the bounded variable on the fixed grid over its maximum, ``(B,)``, from 0 to 1."""
+        masses = self.cell_masses().clamp_min(0)
+        entropy = -torch.xlogy(masses, masses).sum(-1)
+        return (entropy.mean(-1) / math.log(masses.shape[-1])).clamp(0, 1)
+
+    def cell_masses(self) -> Tensor:
+        """The probability of each cell of the entropy's grid, ``(B, components, cells)``; each row sums to 1."""
+        primitive = self.primitive
+        if isinstance(primitive, Reflection):
+            negative = self.cdf(self.raw.new_zeros(1))
+            return torch.cat((negative, 1 - negative), -1)
+        if isinstance(primitive, Rotation) and primitive.full_circle:
+            # cells centred on k · 10°; the one around ±π is what the others leave
+            half_cell = math.pi / CIRCLE_CELLS
+            edges = torch.linspace(half_cell - math.pi, math.pi - half_cell, CIRCLE_CELLS, dtype=torch.float64)
+            inside = self.cdf(edges.to(self.raw)).diff(dim=-1)
+            return torch.cat((1 - inside.sum(-1, keepdim=True), inside), -1)
+        inner = self.cdf(primitive.cell_edges(INTERVAL_CELLS)[1:-1].to(self.raw))
+        return torch.cat((torch.zeros_like(inner[..., :1]), inner, torch.ones_like(inner[..., :1])), -1).diff(dim=-1)
+
+
+def random_uniform(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Uniform numbers strictly inside (0, 1), drawn on the generator's device (the tensor's own when None)."""
+    device = like.device if generator is None else generator.device
+    numbers = torch.rand(shape, dtype=like.dtype, device=device, generator=generator)
+    return numbers.clamp(2**-24, 1 - 2**-24).to(like.device)

@@ -1,0 +1,163 @@
+"""A belief about the angle as probabilities on a ring of 36 bins: several modes, and no seam at ±π.
+
+The density is piecewise linear, Σ p_k hat((θ − θ_k) / Δ) / Δ with Δ = 10° and the bins at multiples of it. The best
+angle is the top of the parabola through the logarithms of the highest bin and its two neighbours. The most probable
+views lie on the grid laid through that best angle, so that more views always include the fewer; each carries the
+density there times Δ, which sums to 1 around the ring.
+
+A rotation with a bound below π keeps the bins whose hats lie inside the bound.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from tokenstn.geometry import Primitive, Rotation, wrap_angle
+from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, random_uniform
+from tokenstn.posteriors.gaussian import wrapped_log_density
+from tokenstn.posteriors.location_scale import circular_deviation
+
+BINS = CIRCLE_CELLS
+STEP = 2 * math.pi / BINS
+CONCENTRATION = 1.0  # κ of the logits κ cos θ of a fresh network: the identity is best, and little has to be unlearned
+MASKED = -1e4  # the logit of a bin outside the bound: its probability is exactly 0 in fp32
+NODES_PER_BIN = 8  # of the quadrature in the KL
+
+
+class Circular(Posterior):
+    """Probabilities of 36 angles; ``raw`` are the logits, bin k at k · 10° (the last 18 are the negative angles).
+
+    >>> from tokenstn.geometry import Rotation
+    >>> belief = Circular(Rotation(), 9 * torch.cos(bin_angles() - 1.0).unsqueeze(0))
+    >>> round(belief.best().item(), 2)
+    1.0
+    """
+
+    def __init__(self, primitive: Primitive, raw: Tensor) -> None:
+        super().__init__(primitive, raw)
+        logits = self.raw
+        if not _full_circle(primitive):
+            logits = logits.masked_fill(~self.allowed, MASKED)
+        self.log_masses = torch.log_softmax(logits, -1)
+
+    @classmethod
+    def outputs(cls, primitive: Primitive) -> int:
+        if not isinstance(primitive, Rotation):
+            raise ValueError(f"a circular posterior is for rotation, not for {primitive.name}: use gaussian")
+        if primitive.bound < 2 * STEP:
+            raise ValueError(
+                f"Rotation(bound={primitive.bound:.4g}) is narrower than two bins of a circular posterior "
+                f"({2 * STEP:.4g} rad): use posterior='gaussian' for such small angles"
+            )
+        return BINS
+
+    @classmethod
+    def initial(cls, primitive: Primitive) -> Tensor:
+        cls.outputs(primitive)  # refuses what has no ring
+        return (CONCENTRATION * torch.cos(bin_angles())).float()
+
+    @property
+    def angles(self) -> Tensor:
+        """The angles of the bins, ``(36,)``."""
+        return bin_angles().to(self.raw)
+
+    @property
+    def allowed(self) -> Tensor:
+        """Which bins lie inside the primitive's bound, ``(36,)``."""
+        k = torch.arange(BINS, device=self.raw.device)
+        return torch.minimum(k, BINS - k) <= self._inside // 2
+
+    @property
+    def _inside(self) -> int:
+        """How many bins lie inside the bound, hats included."""
+        if _full_circle(self.primitive):
+            return BINS
+        return 2 * math.floor((self.primitive.bound - STEP) / STEP + 1e-6) + 1
+
+    def best(self) -> Tensor:
+        top, offset = self._top()
+        return wrap_angle(self.angles[top] + STEP * offset)
+
+    def candidates(self, n: int) -> Candidates:
+        top, offset = self._top()
+        masses = self.log_masses.exp()
+        offset = offset.unsqueeze(-1)
+        neighbours = torch.where(offset < 0, masses.roll(1, -1), masses.roll(-1, -1))
+        shifted = (1 - offset.abs()) * masses + offset.abs() * neighbours
+        # the best angle comes first, even where two modes of nearly the same mass trade places on the shifted grid
+        is_top = torch.arange(BINS, device=top.device) == top.unsqueeze(-1)
+        order = torch.where(is_top, torch.inf, shifted).argsort(dim=-1, descending=True, stable=True)
+        # on a bounded ring only the bins inside have mass, and one more when the shifted grid straddles them
+        chosen = order[:, : min(n, self._inside + 1)]
+        angles = wrap_angle(self.angles[chosen] + STEP * offset)
+        return Candidates(angles.clamp(-self.primitive.bound, self.primitive.bound), shifted.gather(-1, chosen))
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        # a generator lives on one device: draw there
+        device = self.raw.device if generator is None else generator.device
+        masses = self.log_masses.exp().to(device)
+        bins = torch.multinomial(masses, n, replacement=True, generator=generator).to(self.raw.device)
+        first, second = random_uniform((2, *bins.shape), self.raw, generator)
+        return wrap_angle(self.angles[bins] + STEP * (first + second - 1))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        place = torch.remainder(value, 2 * math.pi) / STEP
+        below = place.floor()
+        share = (place - below).clamp(0, 1)
+        bins = below.long().flatten(1) if value.ndim > 1 else below.long().unsqueeze(-1)
+        lower = self.log_masses.gather(-1, bins % BINS).reshape(value.shape)
+        upper = self.log_masses.gather(-1, (bins + 1) % BINS).reshape(value.shape)
+        return torch.logaddexp(lower + torch.log1p(-share), upper + torch.log(share)) - math.log(STEP)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        # how much of each bin's hat lies below the value, counted from −π around the ring
+        turns = 2 * math.pi * torch.arange(-1, 2, dtype=self.raw.dtype, device=self.raw.device)
+        centres = (self.angles.unsqueeze(-1) + turns).unsqueeze(-1)
+        below = (_hat_cdf((value - centres) / STEP) - _hat_cdf((-math.pi - centres) / STEP)).sum(1)
+        return (self.log_masses.exp().unsqueeze(-1) * below).sum(-2, keepdim=True)
+
+    def spread(self) -> Tensor:
+        # the characteristic function of a hat is sinc²
+        masses, narrowing = self.log_masses.exp(), (math.sin(STEP / 2) / (STEP / 2)) ** 2
+        cos = (masses * torch.cos(self.angles)).sum(-1) * narrowing
+        sin = (masses * torch.sin(self.angles)).sum(-1) * narrowing
+        return circular_deviation(1 - cos, sin)
+
+    def kl(self) -> Tensor:
+        """KL of the density to a wrapped Gaussian of one radian around the detached best angle, ``(B,)``."""
+        inside = (torch.arange(NODES_PER_BIN, dtype=self.raw.dtype, device=self.raw.device) + 0.5) / NODES_PER_BIN
+        nodes = (self.angles.unsqueeze(-1) + STEP * inside).flatten().expand(len(self.raw), -1)
+        log_density = self.log_prob(nodes)
+        distance = wrap_angle(nodes - self.best().detach().unsqueeze(-1))
+        log_prior = wrapped_log_density(distance, torch.ones_like(distance))
+        return (log_density.exp() * (log_density - log_prior)).sum(-1) * (STEP / NODES_PER_BIN)
+
+    def _top(self) -> tuple[Tensor, Tensor]:
+        """The highest bin ``(B,)`` and the offset of the parabola's top from it, in bins, within ±½."""
+        top = self.log_masses.argmax(-1)
+        around = torch.stack(((top - 1) % BINS, top, (top + 1) % BINS), -1)
+        before, at, after = self.log_masses.gather(-1, around).unbind(-1)
+        bend = (before - 2 * at + after).clamp(max=-torch.finfo(at.dtype).eps)
+        offset = (0.5 * (before - after) / bend).clamp(-0.5, 0.5)
+        if not _full_circle(self.primitive):
+            offset = torch.where(self.allowed[around].all(-1), offset, 0.0)
+        return top, offset
+
+
+def bin_angles() -> Tensor:
+    """The angles of the bins in [−π, π), bin k at k · 10°, exactly symmetric around 0; ``(36,)`` float64."""
+    k = torch.arange(BINS, dtype=torch.float64)
+    return STEP * torch.where(k < BINS // 2, k, k - BINS)
+
+
+def _full_circle(primitive: Primitive) -> bool:
+    return isinstance(primitive, Rotation) and primitive.full_circle
+
+
+def _hat_cdf(x: Tensor) -> Tensor:
+    """The integral of the hat function from −1 to x."""
+    x = x.clamp(-1, 1)
+    return 0.5 + x - 0.5 * x * x.abs()
