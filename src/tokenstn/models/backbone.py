@@ -1,0 +1,157 @@
+"""Any classifier seen as (prefix, whole): the first layers for the localizer, all of it for the classification."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tokenstn.models.prefix import Prefix, find_prefix
+from tokenstn.models.preprocessing import Preprocessing
+from tokenstn.models.recipe import Recipe, recipe_of
+
+DEFAULT_SIZE = (224, 224)
+
+
+class Backbone(nn.Module):
+    """A classifier and the way to the tokens of its first layers.
+
+    Args:
+        classifier: any module from images ``(B, C, H, W)`` to logits ``(B, classes)`` or an object with ``.logits``.
+        shared: how many entries of timm's ``forward_intermediates``, or the name of a layer; None for no prefix.
+        input_size: height and width that the classifier is used with, where it does not say so itself.
+        preprocessing: what its images went through; read from a timm model's own configuration when None.
+    """
+
+    def __init__(
+        self,
+        classifier: nn.Module,
+        shared: int | str | None,
+        input_size: tuple[int, int] | None = None,
+        preprocessing: Preprocessing | None = None,
+    ) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.shared = shared
+        self.channels = _input_channels(classifier)
+        self.input_size = input_size or _input_size(classifier)
+        self.preprocessing = preprocessing or Preprocessing.of(classifier, self.input_size)
+        self.recipe: Recipe | None = None  # of the whole classifier, where only its prefix is left
+        self.prefix: Prefix | None = None
+        self.token_width = 0
+        self.multiple = 1
+        self.any_size = False
+        if shared is not None:
+            self._find_prefix(shared)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """The classifier's own answer, ``(B, classes)``."""
+        output = self.classifier(images)
+        return output if isinstance(output, Tensor) else output.logits
+
+    def tokens(self, images: Tensor) -> Tensor:
+        """The tokens after the shared layers, ``(B, D, h, w)``. They are shared as they are: no gradient flows back."""
+        assert self.prefix is not None
+        with torch.no_grad():
+            return self.prefix(images)
+
+    def reading_size(self, height: int, width: int, wanted: int | tuple[int, int] | None) -> tuple[int, int]:
+        """The size at which the prefix reads an image: ``wanted``, or half the image, as near as the backbone can.
+
+        One number means the shorter side. A classifier of a fixed size reads at that.
+        """
+        if not self.any_size:
+            return (height, width) if wanted is None else self.input_size
+        if isinstance(wanted, tuple):
+            target: tuple[float, float] = wanted
+        else:
+            ratio = 0.5 if wanted is None else wanted / min(height, width)
+            target = height * ratio, width * ratio
+        return tuple(max(1, round(side / self.multiple)) * self.multiple for side in target)  # pyright: ignore
+
+    def prefix_only(self) -> Backbone:
+        """A copy that keeps what the prefix needs (a timm model loses its later layers), with its own tensors."""
+        pruned = copy.deepcopy(self.classifier)
+        if isinstance(self.shared, int):
+            pruned.prune_intermediate_layers([self.shared - 1], prune_norm=True, prune_head=True)  # pyright: ignore
+        prefix = Backbone(pruned, self.shared, self.input_size, self.preprocessing)
+        prefix.recipe = self.recipe or self.find_recipe()
+        return prefix
+
+    def find_recipe(self) -> Recipe | None:
+        """How to build the classifier again; None when it is not one of timm's or torchvision's own."""
+        return recipe_of(self.classifier, self._example())
+
+    def _example(self) -> Tensor:
+        """An image that the classifier accepts, ``(1, C, H, W)``: a ramp, so that no two pixels of a row are alike."""
+        parameter = next(self.classifier.parameters(), torch.zeros(()))
+        ramp = torch.linspace(-1, 1, self.input_size[1], device=parameter.device, dtype=parameter.dtype)
+        return ramp.expand(1, self.channels or 3, *self.input_size).contiguous()
+
+    def _find_prefix(self, shared: int | str) -> None:
+        classifier = self.classifier
+        example = self._example()
+        try:
+            self.prefix = find_prefix(classifier, shared, example)
+            self.token_width = self.tokens(example).shape[1]
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"{type(classifier).__name__} does not run on images of shape {tuple(example.shape[1:])} "
+                f"({str(error).splitlines()[0]}): pass input_size=(height, width)"
+            ) from error
+        self.multiple = _size_multiple(classifier, shared)
+        self.any_size = True
+        height, width = self.reading_size(*self.input_size, wanted=None)
+        try:
+            self.tokens(example.new_zeros(1, example.shape[1], height, width))
+        except (RuntimeError, AssertionError, ValueError):
+            self.any_size = False
+            warnings.warn(
+                f"{type(classifier).__name__} cannot read images at half size ({height}×{width}): poses are localized "
+                "at full size, which takes about four times the tokens",
+                stacklevel=4,
+            )
+
+
+def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
+    """Antialiased resize ``(B, C, H, W)`` → ``(B, C, *size)`` that keeps the aspect, cutting off what is too long."""
+    if tuple(images.shape[-2:]) == size:
+        return images
+    height, width = images.shape[-2:]
+    shrink = max(size[0] / height, size[1] / width)
+    rows, columns = min(height, round(size[0] / shrink)), min(width, round(size[1] / shrink))
+    top, left = (height - rows) // 2, (width - columns) // 2
+    images = images[..., top : top + rows, left : left + columns]
+    with torch.autocast(images.device.type, enabled=False):
+        resized = F.interpolate(images.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
+    return resized.to(images.dtype)
+
+
+def _input_channels(classifier: nn.Module) -> int | None:
+    """The channels of the first convolution; None for a classifier without one, whose input is not checked."""
+    return next((module.in_channels for module in classifier.modules() if isinstance(module, nn.Conv2d)), None)
+
+
+def _input_size(classifier: nn.Module) -> tuple[int, int]:
+    """The image size a classifier was made for: timm, torchvision and Hugging Face each keep it somewhere else."""
+    size = getattr(getattr(classifier, "patch_embed", None), "img_size", None)
+    size = size or (getattr(classifier, "pretrained_cfg", None) or {}).get("input_size", (None,))[1:]
+    size = size or getattr(classifier, "image_size", None)
+    size = size or getattr(getattr(classifier, "config", None), "image_size", None) or DEFAULT_SIZE
+    height, width = (size, size) if isinstance(size, int) else size
+    return int(height), int(width)
+
+
+def _size_multiple(classifier: Any, shared: int | str) -> int:
+    """What a side must be a multiple of: the patch of a ViT; patch × window × downsampling of a Swin."""
+    patch_embed = getattr(classifier, "patch_embed", None)
+    patch = max(getattr(patch_embed, "patch_size", None) or (1,))
+    windows = [max(module.window_size) for module in classifier.modules() if hasattr(module, "dynamic_mask")]
+    if not windows:
+        return patch
+    stages = shared if isinstance(shared, int) else len(classifier.layers)
+    return patch * max(windows) * 2 ** (stages - 1)

@@ -1,0 +1,80 @@
+"""What an image went through before it reached the classifier, as a value that a model folder keeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from operator import index
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Resize, then normalise.
+
+    size: height and width in pixels. resize: ``crop`` scales the photo until it covers size / crop_share and cuts the
+    centre out, ``pad`` scales it until it fits and pads, ``squash`` gives up the aspect. interpolation: ``bilinear`` or
+    ``bicubic``, antialiased. mean, std: of each channel, for pixels in [0, 1].
+    """
+
+    size: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    resize: Literal["crop", "pad", "squash"] = "crop"
+    crop_share: float = 1.0
+    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+
+    def __post_init__(self) -> None:
+        # lists, as JSON has them, become tuples so that equal values compare equal
+        for name, kind in (("size", index), ("mean", float), ("std", float)):
+            given = getattr(self, name)
+            try:
+                object.__setattr__(self, name, tuple(kind(number) for number in given))
+            except (TypeError, ValueError):
+                raise ValueError(f"preprocessing {name} {given!r}: give a sequence of numbers") from None
+        if len(self.size) != 2 or min(self.size) < 1:
+            raise ValueError(f"preprocessing size {self.size}: give height and width in pixels, both at least 1")
+        finite = all(map(math.isfinite, self.mean + self.std))
+        if len(self.mean) != len(self.std) or not self.mean or not finite or min(self.std) <= 0:
+            raise ValueError(f"preprocessing mean {self.mean} and std {self.std}: one of each per channel, std above 0")
+        if self.resize not in ("crop", "pad", "squash"):
+            raise ValueError(f"preprocessing resize {self.resize!r}: one of crop, pad, squash")
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise ValueError(f"preprocessing interpolation {self.interpolation!r}: bilinear or bicubic")
+        if not 0 < self.crop_share <= 1:
+            raise ValueError(f"preprocessing crop_share {self.crop_share}: above 0 and at most 1")
+
+    @classmethod
+    def of(cls, classifier: nn.Module, size: tuple[int, int]) -> Preprocessing | None:
+        """What a timm model's own configuration says; None for other modules."""
+        settings = getattr(classifier, "pretrained_cfg", None)
+        if not settings or "mean" not in settings:
+            return None
+        mean, std = settings["mean"], settings["std"]
+        first = next((module for module in classifier.modules() if isinstance(module, nn.Conv2d)), None)
+        channels = len(mean) if first is None else first.in_channels
+        if channels != len(mean):  # grey, or more than three: each channel gets the average of the statistics
+            mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
+        return cls(
+            size=size,
+            mean=mean,
+            std=std,
+            crop_share=settings.get("crop_pct") or 1.0,
+            interpolation="bilinear" if settings.get("interpolation") == "bilinear" else "bicubic",
+        )
+
+
+def renormalise(images: Tensor, given: Preprocessing | None, wanted: Preprocessing | None) -> Tensor:
+    """Images ``(B, C, H, W)`` normalised for one classifier as another expects them; unchanged if either is unknown."""
+    if given is None or wanted is None or (given.mean, given.std) == (wanted.mean, wanted.std):
+        return images
+    if len(given.mean) != len(wanted.mean):
+        raise ValueError(f"images of {len(given.mean)} channels cannot be read by a rectifier of {len(wanted.mean)}")
+    mean, std, new_mean, new_std = (
+        torch.tensor(numbers, device=images.device, dtype=torch.float32)[:, None, None]
+        for numbers in (given.mean, given.std, wanted.mean, wanted.std)
+    )
+    return ((images.float() * std + mean - new_mean) / new_std).to(images.dtype)

@@ -1,0 +1,295 @@
+"""TokenSTN: a classifier behind a token-based probabilistic spatial transformer that shares its first layers.
+
+    image → prefix → localizer → one posterior per primitive → views → rectified views → the classifier → average
+
+After "Geometrically Constrained and Token-Based Probabilistic Spatial Transformers" (Schmidt, Siegl, Becker, Stober).
+Different from the paper by default: a circular posterior for rotation, a scale that reaches both ways, the most
+probable views with their masses instead of random samples, and localization at half resolution.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Literal
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from tokenstn.geometry import Pose, Primitive, as_primitives, warp
+from tokenstn.models.backbone import Backbone, resize
+from tokenstn.models.localizer import Localizer
+from tokenstn.models.prediction import Prediction, Thresholds
+from tokenstn.models.preprocessing import Preprocessing, renormalise
+from tokenstn.posteriors import Posterior, Views, best_pose, family_of, most_probable_poses, random_poses
+
+DEFAULT_PRIMITIVES = ("rotation", "scale")
+
+
+@dataclass(frozen=True)
+class AutoViews:
+    """``views="auto"``: as many views as hold ``mass`` of the belief, at most ``most``."""
+
+    mass: float = 0.9
+    most: int = 8
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mass <= 1 or not isinstance(self.most, int) or self.most < 1:
+            raise ValueError(f"AutoViews(mass={self.mass}, most={self.most}): mass in (0, 1], most a number from 1")
+
+
+class TokenSTN(nn.Module):
+    """A classifier that estimates the pose of each image, rectifies it, and classifies the rectified views.
+
+    Args:
+        classifier: a timm model, a timm name (made untrained, as ``timm.create_model`` does), or any module from images
+            to logits. It is used as it is, and shared with the localizer, not copied.
+        primitives: what may be corrected: any of rotation, scale, shear, translation, reflection, by name or as
+            ``geometry.Primitive`` values with bounds. What is left out is exactly the identity; with none, the
+            classifier is called on the images as they are.
+        posterior: ``circular`` (rotation on a ring of 36 bins, the others Gaussian), ``gaussian``, ``student`` or
+            ``point``.
+        shared: what the localizer shares: the first n entries of ``forward_intermediates``, or the name of a layer.
+        localization_size: the image size that the localizer reads, one number for the shorter side; half when None.
+        rectifier: a trained TokenSTN whose localizer, with its own prefix, is put in front of ``classifier``; it brings
+            primitives, posterior, shared and localization_size along.
+        input_size: height and width of the images, for a classifier that does not say so itself.
+        multi_label: the classes do not exclude each other: probabilities are sigmoids.
+        auto: what ``views="auto"`` means.
+        preprocessing, classes, thresholds: kept in the model folder; the thresholds raise the two flags.
+
+    >>> classifier = timm.create_model("resnet18", num_classes=10)
+    >>> model = TokenSTN(classifier, primitives=("rotation", "scale")).eval()
+    >>> p = model(torch.rand(2, 3, 224, 224), views=4)
+    >>> p.probabilities.shape, p.views.matrices.shape, p.pose.rotation.shape
+    (torch.Size([2, 10]), torch.Size([2, 4, 3, 3]), torch.Size([2]))
+    """
+
+    def __init__(
+        self,
+        classifier: nn.Module | str,
+        primitives: Iterable[str | Primitive] = DEFAULT_PRIMITIVES,
+        posterior: str = "circular",
+        shared: int | str = 2,
+        localization_size: int | tuple[int, int] | None = None,
+        *,
+        rectifier: TokenSTN | None = None,
+        input_size: tuple[int, int] | None = None,
+        multi_label: bool = False,
+        auto: AutoViews = AutoViews(),
+        preprocessing: Preprocessing | None = None,
+        classes: Sequence[str] | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(classifier, str):
+            classifier = timm.create_model(classifier)
+        if rectifier is not None:
+            if (tuple(primitives), posterior, shared, localization_size) != (DEFAULT_PRIMITIVES, "circular", 2, None):
+                raise ValueError(
+                    "a rectifier brings its own primitives, posterior, shared and localization_size: leave them out"
+                )
+            primitives, posterior = rectifier.primitives, rectifier.posterior
+            localization_size = rectifier.localization_size
+        self.primitives = as_primitives(primitives)
+        self.posterior = posterior
+        self.localization_size = localization_size
+        self.multi_label = multi_label
+        self.auto = auto
+        self.classes = None if classes is None else tuple(classes)
+        self.thresholds = thresholds
+        self._families = {primitive: family_of(posterior, primitive) for primitive in self.primitives}
+        own_prefix = shared if self.primitives and rectifier is None else None
+        self.backbone = Backbone(classifier, own_prefix, input_size, preprocessing)
+        # a rectifier from elsewhere reads the image through the first layers of the classifier it was trained with
+        self.encoder: Backbone | None = None
+        self.localizer: Localizer | None = None
+        if rectifier is not None:
+            self.encoder = (rectifier.encoder or rectifier.backbone).prefix_only()
+            self.localizer = copy.deepcopy(rectifier.localizer)
+        elif self.primitives:
+            self.localizer = Localizer(
+                self.backbone.token_width,
+                {primitive.name: family.initial(primitive) for primitive, family in self._families.items()},
+            ).to(next(classifier.parameters(), torch.zeros(())).device)
+
+    @property
+    def classifier(self) -> nn.Module:
+        """The classifier that was given."""
+        return self.backbone.classifier
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What the images went through, where it is known."""
+        return self.backbone.preprocessing
+
+    @property
+    def shared(self) -> int | str | None:
+        """What the localizer shares, of the classifier that it was trained with."""
+        return (self.encoder or self.backbone).shared
+
+    def forward(
+        self,
+        images: Tensor,
+        views: int | Literal["auto"] | None = None,
+        sampling: Literal["probable", "random"] = "probable",
+        generator: torch.Generator | None = None,
+    ) -> Prediction:
+        """Estimate the pose, rectify, classify.
+
+        Args:
+            images: ``(B, C, H, W)`` in the classifier's own normalisation.
+            views: 1 looks at the most likely pose, n at the n most probable ones, each weighted by its mass; "auto"
+                at as many as each image needs (eager mode). None is "auto", or 1 in training mode.
+            sampling: ``random`` draws the views from the posteriors instead, with equal weights.
+            generator: for the random views.
+        """
+        if views is None:
+            views = 1 if self.training else "auto"
+        self._check(images, views, sampling)
+        return self.classify(images, self.localize(images), views, sampling, generator)
+
+    def localize(self, images: Tensor) -> dict[str, Posterior]:
+        """What the network believes about each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
+        if self.localizer is None:
+            return {}
+        reader = self.encoder or self.backbone
+        height, width = images.shape[-2:]
+        if self.encoder is not None:
+            height, width = reader.input_size
+            images = renormalise(images, self.preprocessing, reader.preprocessing)
+        images = resize(images, reader.reading_size(height, width, self.localization_size))
+        raw = self.localizer(reader.tokens(images))
+        return {primitive.name: family(primitive, raw[primitive.name]) for primitive, family in self._families.items()}
+
+    def classify(
+        self,
+        images: Tensor,
+        posteriors: dict[str, Posterior],
+        views: int | Literal["auto"] = 1,
+        sampling: Literal["probable", "random"] = "probable",
+        generator: torch.Generator | None = None,
+    ) -> Prediction:
+        """Rectify images ``(B, C, H, W)`` by what is believed about them, and classify the views."""
+        if not posteriors:
+            return self._classify_as_is(images)
+        pose = best_pose(posteriors)
+        if sampling == "random":
+            assert views != "auto"
+            chosen = _views(*random_poses(posteriors, views, generator))
+            probabilities, _ = self._classify_all(images, chosen)
+            rectified = warp(images, pose.matrix, validate=False)
+        elif views == "auto":
+            chosen = _enough_views(*most_probable_poses(posteriors, self.auto.most), self.auto.mass)
+            probabilities, rectified = self._classify_used(images, chosen)
+        else:
+            chosen = _views(*most_probable_poses(posteriors, views))
+            probabilities, rectified = self._classify_all(images, chosen)
+        return self._prediction(probabilities, pose, rectified, chosen, posteriors)
+
+    def save_pretrained(self, folder: str | PathLike[str]) -> None:
+        """Write ``config.json`` and ``model.safetensors``; ``tokenstn.load`` reads them back."""
+        from tokenstn.models.folder import save
+
+        save(self, folder)
+
+    def train(self, mode: bool = True) -> TokenSTN:
+        """As for any module, but a classifier without a trainable parameter stays in evaluation mode."""
+        super().train(mode)
+        for frozen in (self.backbone, self.encoder):
+            if frozen is not None and not any(parameter.requires_grad for parameter in frozen.parameters()):
+                frozen.eval()
+        return self
+
+    def _probabilities(self, images: Tensor) -> Tensor:
+        logits = self.backbone.logits(images).float()
+        return logits.sigmoid() if self.multi_label else logits.softmax(-1)
+
+    def _classify_as_is(self, images: Tensor) -> Prediction:
+        origin = torch.zeros(len(images), device=images.device)
+        pose = Pose.of(rotation=origin)
+        views = Views(pose.matrix.unsqueeze(1), torch.ones_like(origin).unsqueeze(1))
+        return self._prediction(self._probabilities(images), pose, images, views, {})
+
+    def _classify_all(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor]:
+        """Probabilities averaged over all views ``(B, classes)``, and the first view ``(B, C, H, W)``."""
+        rectified = warp(images, views.matrices, validate=False)
+        each = self._probabilities(rectified.flatten(0, 1)).unflatten(0, views.weights.shape)
+        return (views.weights.unsqueeze(-1) * each).sum(1), rectified[:, 0]
+
+    def _classify_used(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor]:
+        """The same, spending nothing on views of weight 0: the used ones are packed into batches of at most B."""
+        batch = len(images)
+        view, row = views.weights.T.nonzero(as_tuple=True)  # sorted by view: the first B are everyone's first
+        matrices, weights = views.matrices[row, view], views.weights[row, view]
+        total, first = None, None
+        for some in torch.arange(len(row), device=row.device).split(batch):
+            rectified = warp(images[row[some]], matrices[some], validate=False)
+            first = rectified if first is None else first
+            part = weights[some].unsqueeze(-1) * self._probabilities(rectified)
+            total = torch.zeros_like(part) if total is None else total
+            total = total.index_add(0, row[some], part)
+        assert total is not None and first is not None
+        return total, first
+
+    def _prediction(
+        self, probabilities: Tensor, pose: Pose, rectified: Tensor, views: Views, posteriors: dict[str, Posterior]
+    ) -> Prediction:
+        entropy = {name: posterior.entropy() for name, posterior in posteriors.items()}
+        limits = self.thresholds
+        return Prediction(
+            probabilities=probabilities,
+            pose=pose,
+            rectified=rectified,
+            entropy=entropy,
+            spread={name: posterior.spread() for name, posterior in posteriors.items()},
+            views=views,
+            pose_ambiguous=None if limits is None else limits.pose_ambiguous(entropy),
+            class_uncertain=None if limits is None else limits.class_uncertain(probabilities, self.multi_label),
+        )
+
+    def _check(self, images: Tensor, views: int | str, sampling: str) -> None:
+        """Refuse bad input with a sentence. Values are looked at in eager mode only."""
+        channels = self.backbone.channels
+        if images.ndim != 4:
+            raise ValueError(f"images have shape (B, C, H, W), got {tuple(images.shape)}; add the missing axes")
+        if not images.is_floating_point():
+            raise ValueError(
+                f"images are floating point and normalised, got {images.dtype}; convert and normalise them"
+            )
+        if channels is not None and images.shape[1] != channels:
+            raise ValueError(
+                f"images have {images.shape[1]} channels, the classifier takes {channels}; convert them, for example "
+                f"grey to colour with images.expand(-1, 3, -1, -1)"
+            )
+        if sampling not in ("probable", "random"):
+            raise ValueError(f"sampling={sampling!r}: probable or random")
+        if views == "auto":
+            if sampling == "random":
+                raise ValueError('views="auto" chooses the most probable views; give a number to sample at random')
+            if torch.compiler.is_compiling():
+                raise ValueError('views="auto" depends on the images: compile or export with a number of views')
+        elif not isinstance(views, int) or isinstance(views, bool) or views < 1:
+            raise ValueError(f'views={views!r}: a number from 1 up, or "auto"')
+        if torch.compiler.is_compiling():
+            return
+        if len(images) == 0:
+            raise ValueError("the batch is empty: give at least one image")
+        if not bool(torch.isfinite(images).all()):
+            rows = (~torch.isfinite(images).flatten(1).all(1)).nonzero().flatten().tolist()
+            raise ValueError(f"images {rows[:8]} of the batch have pixels that are not finite; remove or repair them")
+
+
+def _views(pose: Pose, masses: Tensor) -> Views:
+    return Views(pose.matrix, masses / masses.sum(1, keepdim=True))
+
+
+def _enough_views(pose: Pose, masses: Tensor, enough: float) -> Views:
+    """Each row keeps its first views until they hold ``enough`` of the belief; the rest get weight 0."""
+    held_before = masses.cumsum(1) - masses
+    kept = torch.where(held_before < enough, masses, 0.0)
+    most = int((kept > 0).sum(1).amax())
+    return _views(pose[:, :most], kept[:, :most])

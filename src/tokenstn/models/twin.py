@@ -1,0 +1,65 @@
+"""A twin of a classifier: the same parameters and buffers, its own flags.
+
+The localizer reads the classifier's first layers at another input size and always in evaluation mode, while the
+classifier itself keeps its size checks and may be training. The twin copies every module object but shares the
+dictionaries that hold its parameters and buffers, so moving, casting, loading or training the classifier moves, casts,
+loads or trains the twin, and changing an attribute of the twin leaves the classifier as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from timm.layers.format import Format
+from torch import Tensor, nn
+
+
+def twin_of(module: nn.Module) -> nn.Module:
+    """A twin in evaluation mode."""
+    return _copy_tree(module, {}).eval()
+
+
+def accept_any_size(twin: Any) -> None:
+    """Switch off the fixed input size of a timm ViT, DeiT3, DINOv2, EVA02 or Swin twin; others are left alone."""
+    patch_embed = getattr(twin, "patch_embed", None)
+    if patch_embed is None or not getattr(patch_embed, "strict_img_size", False):
+        return
+    patch_embed.strict_img_size = False
+    if hasattr(twin, "dynamic_img_size"):  # absolute positions, resampled to the grid at hand
+        twin.dynamic_img_size = True
+        patch_embed.flatten = False
+        patch_embed.output_fmt = Format.NHWC
+    rope = getattr(twin, "rope", None)
+    if getattr(rope, "pos_embed", None) is not None:  # rotary positions, cached for one grid
+        del twin.rope
+        object.__setattr__(twin, "rope", _RopeAtAnySize(rope))
+    block: Any
+    for block in twin.modules():  # the attention masks of shifted windows, cached for one grid
+        if hasattr(block, "dynamic_mask"):
+            block.dynamic_mask = True
+
+
+class _RopeAtAnySize:
+    """timm's rotary embedding for the grid that is asked for, instead of the one cached at its creation."""
+
+    def __init__(self, rope: Any) -> None:
+        self.rope = rope
+
+    def get_embed(self, shape: tuple[int, int]) -> Tensor:
+        cached = self.rope.pos_embed
+        return self.rope._get_pos_embed_values(list(shape), device=cached.device, dtype=cached.dtype)
+
+
+def _copy_tree(module: nn.Module, copied: dict[int, nn.Module]) -> nn.Module:
+    """Copy every module once, also one that stands in several places, keeping the tensor dictionaries shared."""
+    if id(module) not in copied:
+        twin = copied[id(module)] = copy.copy(module)
+        twin._parameters, twin._buffers = module._parameters, module._buffers
+        for name, value in vars(module).items():  # hooks that are there stay; later ones are not the twin's
+            if name.endswith(("_hooks", "_hooks_with_kwargs")):
+                setattr(twin, name, copy.copy(value))
+        twin._modules = {
+            name: None if child is None else _copy_tree(child, copied) for name, child in module._modules.items()
+        }
+    return copied[id(module)]

@@ -1,0 +1,195 @@
+"""Any classifier can be seen as (prefix, whole), and putting a rectifier around it changes nothing until it learns."""
+
+import copy
+import warnings
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+from tokenstn import TokenSTN
+from tokenstn.models.backbone import Backbone, resize
+from tokenstn.models.prefix import token_grid
+
+from .classifiers import ALL, BACKBONES, FIXED_SIZE, PlainCNN, hugging_face_vit, settle_batch_norm, shake, small_vit
+
+
+def wrapped(name: str) -> tuple[nn.Module, TokenSTN]:
+    make, shared, _ = BACKBONES[name]
+    classifier = settle_batch_norm(shake(make())).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is said of fixed sizes and hooks has tests of its own
+        return classifier, TokenSTN(classifier, primitives=ALL, shared=shared).eval()
+
+
+@pytest.fixture(scope="module", params=BACKBONES)
+def pair(request) -> tuple[str, nn.Module, TokenSTN]:
+    return request.param, *wrapped(request.param)
+
+
+def images_for(model: TokenSTN, batch: int = 2) -> Tensor:
+    return torch.randn(batch, 3, *model.backbone.input_size, generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def test_a_fresh_rectifier_changes_no_probability(pair):
+    _, classifier, model = pair
+    images = images_for(model)
+    output = classifier(images)
+    bare = (output if isinstance(output, Tensor) else output.logits).softmax(-1)
+    assert bare.std(0).max() > 1e-6, "the probe images must give different answers"
+    torch.testing.assert_close(model(images, views=1).probabilities, bare, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_the_localizer_reads_at_half_the_size_where_it_can(pair):
+    name, _, model = pair
+    height, width = BACKBONES[name][2]
+    assert model.backbone.reading_size(*model.backbone.input_size, None) == (height, width)
+    assert model.backbone.any_size == (name not in FIXED_SIZE)
+    tokens = model.backbone.tokens(resize(images_for(model, 1), (height, width)))
+    assert tokens.shape[:2] == (1, model.backbone.token_width)
+    assert tokens.ndim == 4 and tokens.shape[2] == tokens.shape[3]
+
+
+@pytest.mark.parametrize("name", ["timm ViT", "Swin", "EVA02", "ResNet", "torchvision ResNet", "CNN by hand"])
+@torch.no_grad()
+def test_the_users_model_is_left_as_it_was(name):
+    make, shared, _ = BACKBONES[name]
+    classifier = make().train()
+    next(classifier.children()).eval()
+    before = copy.deepcopy(classifier)
+    model = TokenSTN(classifier, primitives=ALL, shared=shared)
+    model.localize(torch.randn(1, 3, 224, 224))
+    for (key, old), (_, new) in zip(before.named_modules(), classifier.named_modules(), strict=True):
+        assert old.training == new.training, key
+        settings = {k: v for k, v in vars(old).items() if isinstance(v, bool | int | str | tuple)}
+        assert settings == {k: v for k, v in vars(new).items() if k in settings}, key
+    for key, value in before.state_dict().items():
+        assert torch.equal(value, classifier.state_dict()[key]), key
+    if name in ("timm ViT", "Swin", "EVA02"):
+        with pytest.raises(AssertionError, match="112"):
+            classifier(torch.randn(1, 3, 112, 112))
+
+
+@pytest.mark.parametrize("name", ["timm ViT", "Swin", "EVA02"])
+@torch.no_grad()
+def test_at_full_size_the_prefix_is_the_classifiers_own_computation(name):
+    classifier, model = wrapped(name)
+    images = images_for(model)
+    (expected,) = classifier.forward_intermediates(images, indices=[1], intermediates_only=True, output_fmt="NCHW")
+    torch.testing.assert_close(model.backbone.tokens(images), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["torchvision ResNet", "torchvision ViT", "CNN by hand", "Hugging Face ViT"])
+@torch.no_grad()
+def test_a_prefix_by_name_is_what_a_hook_sees(name):
+    classifier, model = wrapped(name)
+    images = images_for(model)
+    seen = []
+    classifier.get_submodule(BACKBONES[name][1]).register_forward_hook(
+        lambda module, inputs, output: seen.append(output)
+    )
+    classifier(images)
+    expected = seen[0][0] if isinstance(seen[0], tuple) else seen[0]
+    tokens = model.backbone.tokens(images)
+    if expected.ndim == 3:  # a class token, then the patches row by row
+        expected = expected[:, 1:].transpose(1, 2).reshape(tokens.shape)
+    torch.testing.assert_close(tokens, expected, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_the_prefix_follows_training_casting_and_copying():
+    model = TokenSTN(small_vit(), primitives=ALL).eval()
+    images = torch.randn(1, 3, 32, 32)
+    before = model.backbone.tokens(images)
+    shake(model.classifier)
+    after = model.backbone.tokens(images)
+    assert not torch.allclose(before, after)
+    twin = copy.deepcopy(model)
+    shake(twin.classifier)
+    assert torch.equal(model.backbone.tokens(images), after), "a deep copy has weights of its own"
+    assert not torch.allclose(twin.backbone.tokens(images), after)
+    assert model.double().backbone.tokens(images.double()).dtype == torch.float64
+
+
+@torch.no_grad()
+def test_the_prefix_never_updates_batch_norm_statistics():
+    model = TokenSTN(timm.create_model("resnet18", num_classes=5), primitives=ALL).train()
+    before = {k: v.clone() for k, v in model.classifier.state_dict().items() if "running" in k}
+    model.localize(torch.randn(4, 3, 64, 64) + 5)
+    assert all(torch.equal(v, model.classifier.state_dict()[k]) for k, v in before.items())
+
+
+def test_a_classifier_of_a_fixed_size_says_so_once():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        TokenSTN(hugging_face_vit(), shared="vit.layers.1")(torch.randn(1, 3, 32, 32))
+    assert sum("cannot read images at half size (16×16)" in str(w.message) for w in said) == 1
+
+
+class Untraceable(PlainCNN):
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images if bool((images > -1e9).all()) else -images)
+
+
+def test_a_module_that_cannot_be_traced_falls_back_to_a_hook_and_says_so():
+    with pytest.warns(UserWarning, match="eager mode only"):
+        model = TokenSTN(Untraceable(), shared="body").eval()
+    assert model(torch.randn(2, 3, 32, 32), views=2).probabilities.shape == (2, 5)
+
+
+@torch.no_grad()
+def test_non_square_images_are_read_without_distortion():
+    model = TokenSTN(PlainCNN(), shared="body").eval()
+    assert model.backbone.reading_size(64, 128, None) == (32, 64)
+    p = model(torch.randn(1, 3, 64, 128), views=3)
+    assert p.rectified.shape == (1, 3, 64, 128)
+
+
+@torch.no_grad()
+def test_resizing_keeps_the_aspect_and_the_centre():
+    rows, columns = torch.meshgrid(torch.linspace(-1, 1, 60), torch.linspace(-2, 2, 120), indexing="ij")
+    image = torch.stack((rows, columns))[None]
+    square = resize(image, (30, 30))[0]
+    assert square[0, :, 0].amax().item() == pytest.approx(1, abs=0.1)
+    assert square[1, 0].amax().item() == pytest.approx(1, abs=0.1), "a square shows the middle of a wide image"
+    assert resize(image, (60, 120)) is image
+
+
+@pytest.mark.parametrize(
+    ("count", "height", "width", "grid"),
+    [(196, 224, 224, (14, 14)), (197, 224, 224, (14, 14)), (201, 224, 224, (14, 14)), (1 + 8 * 16, 128, 256, (8, 16))],
+)
+def test_class_and_register_tokens_are_told_from_patches(count, height, width, grid):
+    assert token_grid(count, height, width) == grid
+
+
+def test_tokens_that_form_no_grid_are_refused():
+    with pytest.raises(ValueError, match="60 tokens do not form a grid"):
+        token_grid(60, 224, 224)
+
+
+@pytest.mark.parametrize(
+    ("shared", "sentence"),
+    [
+        ("boddy", "no layer named 'boddy'; did you mean 'body'"),
+        ("head", r"\(1, 5\)"),
+        (2, "name the layer that the localizer reads instead, for example shared='stem'"),
+    ],
+)
+def test_a_wrong_layer_is_refused_with_the_remedy(shared, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        TokenSTN(PlainCNN(), shared=shared)
+
+
+@pytest.mark.parametrize("shared", [0, 4])
+def test_more_layers_than_there_are_is_refused(shared):
+    with pytest.raises(ValueError, match=f"shared={shared}.*from 1 to 3"):
+        TokenSTN(small_vit(), shared=shared)
+
+
+def test_an_input_size_that_the_classifier_refuses_is_named():
+    with pytest.raises(ValueError, match=r"\(3, 8, 8\).*pass input_size"):
+        Backbone(nn.Sequential(nn.Conv2d(3, 4, 16), nn.ReLU()), "1", input_size=(8, 8))

@@ -1,0 +1,79 @@
+"""A trained rectifier goes in front of another classifier, with the first layers it learned to read."""
+
+import pytest
+import torch
+
+from tokenstn import Preprocessing, TokenSTN
+
+from .classifiers import ALL, PlainCNN, shake, small_vit
+
+GREY = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
+IMAGENET = Preprocessing(size=(32, 32), mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+
+
+def rectifier(**settings) -> TokenSTN:
+    torch.manual_seed(0)
+    model = TokenSTN(shake(small_vit()), primitives=ALL, preprocessing=GREY, **settings).eval()
+    shake(model.localizer, 1.0)
+    return model
+
+
+@torch.no_grad()
+def test_the_pose_is_the_rectifiers_and_the_answer_the_new_classifiers():
+    donor = rectifier()
+    classifier = shake(PlainCNN(classes=7)).eval()
+    model = TokenSTN(classifier, rectifier=donor, preprocessing=GREY).eval()
+    images = torch.randn(3, 3, 32, 32)
+    p, own = model(images, views=3), donor(images, views=3)
+    torch.testing.assert_close(p.pose.matrix, own.pose.matrix, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(p.views.weights, own.views.weights, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model(images, views=1).probabilities, classifier(p.rectified).softmax(-1))
+
+
+@torch.no_grad()
+def test_images_of_another_normalisation_and_size_are_brought_to_the_rectifiers():
+    donor = rectifier(localization_size=32)
+    model = TokenSTN(shake(PlainCNN()), rectifier=donor, preprocessing=IMAGENET).eval()
+    pixels = torch.rand(3, 3, 32, 32)
+    mean, std = (torch.tensor(numbers)[:, None, None] for numbers in (IMAGENET.mean, IMAGENET.std))
+    found = model((pixels - mean) / std, views=1).pose.matrix
+    torch.testing.assert_close(found, donor((pixels - 0.5) / 0.5, views=1).pose.matrix, atol=1e-4, rtol=1e-4)
+    assert model(torch.randn(1, 3, 48, 64), views=2).rectified.shape == (1, 3, 48, 64)
+
+
+def test_only_the_prefix_is_carried_along():
+    donor = rectifier()
+    model = TokenSTN(PlainCNN(), rectifier=donor)
+    carried = sum(parameter.numel() for parameter in model.encoder.parameters())
+    whole = sum(parameter.numel() for parameter in donor.classifier.parameters())
+    assert carried < 0.8 * whole
+    assert len(donor.classifier.blocks) == 3, "the rectifier's own classifier is not pruned"
+
+
+@torch.no_grad()
+def test_training_the_new_model_leaves_the_donor_alone():
+    donor = rectifier()
+    before = {key: value.clone() for key, value in donor.state_dict().items()}
+    shake(TokenSTN(PlainCNN(), rectifier=donor))
+    assert all(torch.equal(value, before[key]) for key, value in donor.state_dict().items())
+
+
+@torch.no_grad()
+def test_a_transferred_rectifier_can_be_transferred_again():
+    donor = rectifier()
+    first = TokenSTN(PlainCNN(), rectifier=donor, preprocessing=GREY).eval()
+    second = TokenSTN(small_vit(), rectifier=first, preprocessing=GREY).eval()
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(second(images, views=1).pose.matrix, donor(images, views=1).pose.matrix)
+
+
+def test_settings_of_its_own_beside_a_rectifier_are_refused():
+    with pytest.raises(ValueError, match="brings its own primitives"):
+        TokenSTN(PlainCNN(), primitives=("rotation",), rectifier=rectifier())
+
+
+def test_a_rectifier_for_another_number_of_channels_is_refused():
+    grey_scale = Preprocessing(size=(32, 32), mean=(0.5,), std=(0.5,))
+    model = TokenSTN(PlainCNN(channels=1), rectifier=rectifier(), preprocessing=grey_scale)
+    with pytest.raises(ValueError, match="1 channels cannot be read by a rectifier of 3"):
+        model(torch.randn(1, 1, 32, 32))
