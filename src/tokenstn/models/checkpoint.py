@@ -1,0 +1,166 @@
+"""Foreign checkpoints into model folders, without running anything that they contain.
+
+A ``.pth`` or ``.pth.tar`` is a pickle: it is read by torch's weights-only unpickler, which builds tensors and plain
+containers and the few harmless types listed here, and refuses everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import timm
+import torch
+import torchvision
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from tokenstn.models.keys import KeyReport
+from tokenstn.models.recipe import Recipe, torchvision_names
+from tokenstn.models.tokenstn import TokenSTN
+
+# what training scripts leave beside the weights: their arguments, and numpy numbers such as the best accuracy
+_number = np.float64(0.0).__reduce__()[0]  # what unpickles a numpy number
+HARMLESS = [
+    argparse.Namespace,
+    np.dtype,
+    (_number, "numpy._core.multiarray.scalar"),
+    (_number, "numpy.core.multiarray.scalar"),  # as numpy 1 wrote it
+    *{type(np.dtype(code)) for code in "?bhilBHILefd"},
+]
+CONTAINERS = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model_state", "model", "net", "weights")
+WRAPPERS = ("module.", "_orig_mod.", "model.", "classifier.", "net.")
+
+
+def convert(
+    checkpoint: str | PathLike[str],
+    arch: str,
+    classes: Sequence[str] | None = None,
+    out: str | PathLike[str] | None = None,
+) -> Path:
+    """Turn a foreign checkpoint into a model folder: a bare classifier, ready for a rectifier.
+
+    Args:
+        checkpoint: a ``.safetensors``, ``.pth``, ``.pt`` or ``.pth.tar`` file with the weights of ``arch``.
+        arch: a timm name, or a torchvision name (``torchvision/resnet50`` where both have one).
+        classes: names of the classes, in the order of the classifier's outputs.
+        out: the folder to write; beside the checkpoint, with its name, when None.
+
+    Returns:
+        The folder. Nothing is written unless every weight fits.
+    """
+    source = Path(checkpoint)
+    weights = _unwrap(_read(source), source)
+    recipe = _recipe_for(arch, weights)
+    classifier = recipe.build()
+    weights = _without_wrapper(weights, classifier.state_dict())
+    report = KeyReport.compare(classifier.state_dict(), weights)
+    if not report.fits:
+        raise ValueError(f"{source} does not hold the weights of {arch}: {report}. Nothing was written")
+    classifier.load_state_dict(weights)
+    outputs = recipe.arguments.get("num_classes")
+    if classes is not None and len(classes) != outputs:
+        raise ValueError(f"{source} has {outputs} classes, {len(classes)} names were given. Nothing was written")
+    target = Path(out) if out is not None else source.with_name(source.name.split(".")[0])
+    if target == source:
+        target = source.with_name(source.name + "-model")
+    model = TokenSTN(classifier, primitives=(), classes=classes).eval()
+    model.backbone.recipe = recipe  # it was built from this one: nothing to find out
+    model.save_pretrained(target)
+    return target
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"{path} is not a safetensors file: {error}") from error
+    try:
+        with torch.serialization.safe_globals(HARMLESS):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # bytes that are no checkpoint can fail in any way
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if found is None:
+            raise ValueError(f"{path} is not a checkpoint that torch can read ({type(error).__name__})") from error
+        raise ValueError(
+            f"{path} holds more than weights and is not opened, because unpickling it could run its code: it asks for "
+            f"{found[1]}. Save only the state dict, with torch.save(model.state_dict(), …)"
+        ) from error
+
+
+def _unwrap(content: Any, path: Path) -> dict[str, Tensor]:
+    """The state dict inside whatever a training script saved."""
+    inner = content
+    while isinstance(inner, Mapping):
+        content = inner
+        inner = next((content[name] for name in CONTAINERS if isinstance(content.get(name), Mapping)), None)
+    entries = content.items() if isinstance(content, Mapping) else ()
+    weights = {key: value for key, value in entries if isinstance(key, str) and isinstance(value, Tensor)}
+    if not weights:
+        raise ValueError(f"{path} holds no weights: neither tensors nor one of {', '.join(CONTAINERS)}")
+    return weights
+
+
+def _without_wrapper(weights: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Strip prefixes such as ``module.`` that all keys share and the model's own do not."""
+    for _ in WRAPPERS:
+        prefix = next((p for p in WRAPPERS if all(key.startswith(p) for key in weights)), None)
+        if prefix is None or any(key.startswith(prefix) for key in wanted):
+            return weights
+        weights = {key.removeprefix(prefix): value for key, value in weights.items()}
+    return weights
+
+
+def _recipe_for(arch: str, weights: Mapping[str, Tensor]) -> Recipe:
+    """The architecture with as many classes, channels and patches as the weights have."""
+    library, name = ("torchvision", arch.removeprefix("torchvision/")) if _is_torchvision(arch) else ("timm", arch)
+    plain = Recipe(library, name).skeleton()
+    weights = _without_wrapper(dict(weights), plain.state_dict())
+    arguments: dict[str, Any] = {}
+    head = weights.get(f"{_head_name(plain)}.weight")
+    if head is not None and head.ndim > 1:
+        arguments["num_classes"] = head.shape[0]
+    first = next((key for key, module in plain.named_modules() if isinstance(module, nn.Conv2d)), None)
+    kernel = weights.get(f"{first}.weight")
+    if library == "timm" and kernel is not None and kernel.ndim == 4 and kernel.shape[1] != 3:
+        arguments["in_chans"] = kernel.shape[1]
+    side = _image_side(plain, weights)
+    if side is not None:
+        arguments["img_size" if library == "timm" else "image_size"] = side
+    return Recipe(library, name, arguments)
+
+
+def _image_side(plain: Any, weights: Mapping[str, Tensor]) -> int | None:
+    """The side of the square images whose patches have positions in the weights; None where ``plain`` has the same."""
+    if isinstance(plain, torchvision.models.VisionTransformer):
+        key, patch, usual = "encoder.pos_embedding", plain.patch_size, (plain.image_size // plain.patch_size) ** 2
+    elif hasattr(plain, "patch_embed") and getattr(plain.patch_embed, "num_patches", None) is not None:
+        key, patch, usual = "pos_embed", plain.patch_embed.patch_size[0], plain.patch_embed.num_patches
+    else:
+        return None
+    wanted, given = plain.state_dict().get(key), weights.get(key)
+    if wanted is None or given is None or not wanted.ndim == given.ndim == 3 or wanted.shape[1] == given.shape[1]:
+        return None
+    patches = given.shape[1] - (wanted.shape[1] - usual)  # without class and register tokens
+    return round(patches**0.5) * patch if patches > 0 else None
+
+
+def _is_torchvision(arch: str) -> bool:
+    return arch.startswith("torchvision/") or (not timm.is_model(arch) and arch in torchvision_names())
+
+
+def _head_name(model: nn.Module) -> str | None:
+    """The layer whose outputs are the classes: what timm says, or the last one."""
+    name = (getattr(model, "pretrained_cfg", None) or {}).get("classifier")
+    kinds = ((key, type(module)) for key, module in model.named_modules())
+    layers = {kind: key for key, kind in kinds if kind in (nn.Linear, nn.Conv2d)}
+    return name if isinstance(name, str) else layers.get(nn.Linear, layers.get(nn.Conv2d))

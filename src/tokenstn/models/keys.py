@@ -1,0 +1,45 @@
+"""Which weights fit a model and which do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class KeyReport:
+    """Names of weights that the model has and the file lacks, the other way round, and those of another shape."""
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    shapes: tuple[str, ...]
+
+    @classmethod
+    def compare(cls, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> KeyReport:
+        """``wanted`` is the model's state dict, ``given`` what a file holds."""
+        return cls(
+            missing=tuple(key for key in wanted if key not in given),
+            unexpected=tuple(key for key in given if key not in wanted),
+            shapes=tuple(
+                f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
+                for key in wanted
+                if key in given and given[key].shape != wanted[key].shape
+            ),
+        )
+
+    @property
+    def fits(self) -> bool:
+        return not (self.missing or self.unexpected or self.shapes)
+
+    def __str__(self) -> str:
+        parts = (("missing", self.missing), ("unexpected", self.unexpected), ("of another shape", self.shapes))
+        return "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in parts if keys) or "all keys fit"
+
+
+def _some(keys: tuple[str, ...]) -> str:
+    more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
+    return ", ".join(keys[:SHOWN]) + more

@@ -1,0 +1,160 @@
+"""How to build a classifier again: library, name and arguments, found by trying and checked by rebuilding.
+
+Neither timm nor torchvision models remember the arguments that made them. The likely ones are read off the model,
+a second model is built from them, and only when it takes the same weights and gives the same answers is the recipe
+believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import timm
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.func import functional_call
+
+LIBRARIES = ("timm", "torchvision")
+# arguments that would fetch or read other weights, whatever the builder
+FOREIGN_WEIGHTS = ("pretrained", "weights", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``library`` is timm or torchvision, ``name`` one of its models, ``arguments`` what its builder is called with."""
+
+    library: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def build(self) -> nn.Module:
+        """A new, untrained model. Nothing is downloaded, and names that would are refused."""
+        if not (isinstance(self.name, str) and isinstance(self.arguments, dict)):
+            raise ValueError(f"a recipe has a name and a dict of arguments, got {self.name!r} and {self.arguments!r}")
+        if self.library not in LIBRARIES:
+            raise ValueError(f"unknown model library {self.library!r}; there are {', '.join(LIBRARIES)}")
+        known = timm.is_model(self.name) if self.library == "timm" else self.name in torchvision_names()
+        if not known:
+            raise ValueError(f"{self.library} has no model named {self.name!r}; a newer version may have it")
+        if any(argument.startswith(FOREIGN_WEIGHTS) for argument in self.arguments):
+            raise ValueError(f"the arguments of {self.name} ask for other weights: {sorted(self.arguments)}")
+        if self.library == "timm":
+            return timm.create_model(self.name, pretrained=False, **self.arguments)
+        return torchvision.models.get_model(self.name, weights=None, **self.arguments)
+
+    def skeleton(self) -> nn.Module:
+        """The model without memory for its weights, except for the few builders that compute with tensors."""
+        try:
+            with torch.device("meta"):
+                return self.build()
+        except NotImplementedError:  # torchvision's RegNet
+            return self.build()
+
+
+def recipe_of(classifier: nn.Module, example: Tensor) -> Recipe | None:
+    """The recipe that rebuilds the classifier, or None when none was found that gives the same answers.
+
+    ``example``: images ``(B, C, H, W)`` that the classifier accepts, on its device and in its dtype. The two are
+    compared on noise of that shape, in which no two pixels, rows or channels are alike.
+    """
+    noise = torch.randn(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
+    with torch.random.fork_rng(devices=[]):  # initialising the second model is not to disturb anyone's training
+        return next((recipe for recipe in _likely_recipes(classifier) if _rebuilds(recipe, classifier, noise)), None)
+
+
+def _rebuilds(recipe: Recipe, classifier: nn.Module, example: Tensor) -> bool:
+    wanted = classifier.state_dict()
+    try:
+        with torch.device("meta"):
+            shapes = {key: value.shape for key, value in recipe.build().state_dict().items()}
+    except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
+        return False  # arguments that this builder does not take
+    if shapes != {key: value.shape for key, value in wanted.items()}:
+        return False
+    rebuilt = recipe.build().to(device=example.device, dtype=example.dtype).eval()
+    rebuilt.load_state_dict(wanted)
+    parameters = {name: _noticeable(parameter) for name, parameter in classifier.named_parameters()}
+    modes = {module: module.training for module in classifier.modules()}
+    try:
+        with torch.no_grad():
+            given, again = (functional_call(model, parameters, example) for model in (classifier.eval(), rebuilt))
+        return given.shape == again.shape and torch.allclose(given, again, rtol=1e-4, atol=1e-5)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _noticeable(parameter: Tensor) -> Tensor:
+    """The parameter, or noise where it is next to zero: such a layer scale would hide what is behind it."""
+    if parameter.numel() == 0 or parameter.detach().abs().amax() > 1e-2:
+        return parameter
+    noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
+    return parameter + 0.1 * noise.to(parameter)
+
+
+def _likely_recipes(classifier: nn.Module) -> Iterator[Recipe]:
+    if type(classifier).__module__.startswith("timm."):
+        yield from _likely_timm(classifier)
+    elif type(classifier).__module__.startswith("torchvision."):
+        yield from _likely_torchvision(classifier)
+
+
+def _likely_timm(classifier: Any) -> Iterator[Recipe]:
+    architecture = (getattr(classifier, "pretrained_cfg", None) or {}).get("architecture")
+    if architecture is None and hasattr(classifier, "blocks"):
+        architecture = "vit_tiny_patch16_224"  # a VisionTransformer made from its class; the arguments say the rest
+    if architecture is None:
+        return
+    # the head may have been replaced by hand, which leaves num_classes as it was
+    head = classifier.get_classifier() if hasattr(classifier, "get_classifier") else None
+    plain = {"num_classes": getattr(head, "out_features", getattr(classifier, "num_classes", None))}
+    if getattr(classifier, "dynamic_img_size", False):
+        plain["dynamic_img_size"] = True
+    first = next((m for m in classifier.modules() if isinstance(m, nn.Conv2d)), None)
+    if first is not None and first.in_channels != 3:
+        plain["in_chans"] = first.in_channels
+    yield Recipe("timm", architecture, plain)
+    patch_embed: Any = getattr(classifier, "patch_embed", None)
+    if getattr(patch_embed, "img_size", None) is not None:
+        sized = {**plain, "img_size": list(patch_embed.img_size)}
+        yield Recipe("timm", architecture, sized)
+        shape = _vit_shape(classifier)
+        if shape:
+            yield Recipe("timm", architecture, {**sized, **shape})
+            yield Recipe("timm", architecture, {**sized, **shape, "global_pool": classifier.global_pool})
+
+
+def _vit_shape(classifier: Any) -> dict[str, Any]:
+    """The arguments that shape a ViT; empty for models that are not built like one."""
+    blocks = getattr(classifier, "blocks", ())
+    if len(blocks) == 0 or not hasattr(getattr(blocks[0], "attn", None), "num_heads"):
+        return {}
+    shape = {
+        "patch_size": classifier.patch_embed.patch_size[0],
+        "embed_dim": classifier.embed_dim,
+        "depth": len(blocks),
+        "num_heads": blocks[0].attn.num_heads,
+    }
+    # the second layer of the MLP, because a gated first one is twice as wide
+    second = getattr(getattr(blocks[0], "mlp", None), "fc2", None)
+    return shape if second is None else {**shape, "mlp_ratio": second.in_features / classifier.embed_dim}
+
+
+def _likely_torchvision(classifier: nn.Module) -> Iterator[Recipe]:
+    heads = [module.out_features for module in classifier.modules() if isinstance(module, nn.Linear)]
+    # SqueezeNet ends with a convolution, and says how many classes it has
+    arguments: dict[str, Any] = {"num_classes": heads[-1] if heads else getattr(classifier, "num_classes", None)}
+    if isinstance(getattr(classifier, "image_size", None), int):
+        arguments["image_size"] = classifier.image_size
+    for name in torchvision_names():
+        made = torchvision.models.get_model_builder(name).__annotations__.get("return")
+        if made is type(classifier) or made == type(classifier).__name__:
+            yield Recipe("torchvision", name, arguments)
+
+
+def torchvision_names() -> list[str]:
+    """The classifiers that torchvision builds by name."""
+    return torchvision.models.list_models(module=torchvision.models)
