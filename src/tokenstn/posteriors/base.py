@@ -111,6 +111,17 @@ class Posterior(ABC):
         return torch.cat((torch.zeros_like(inner[..., :1]), inner, torch.ones_like(inner[..., :1])), -1).diff(dim=-1)
 
 
+def largest(masses: Tensor, n: int, first: Tensor) -> Tensor:
+    """The places of the n largest of ``masses (B, m)``, with the place ``first (B,)`` in front: ``(B, n)``.
+
+    Ties go to the earlier place, so that the n largest are always among the n + 1 largest. A stable sort would do the
+    same, but has no counterpart in ONNX.
+    """
+    place = torch.arange(masses.shape[1], device=masses.device)
+    tilted = masses * (1 - 1e-6 * place)
+    return torch.where(place == first.unsqueeze(1), torch.inf, tilted).topk(n, 1).indices
+
+
 def random_uniform(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Uniform numbers strictly inside (0, 1), drawn on the generator's device (the tensor's own when None)."""
     device = like.device if generator is None else generator.device

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Primitive, Rotation, wrap_angle
-from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, random_uniform
+from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, largest, random_uniform
 from tokenstn.posteriors.gaussian import wrapped_log_density
 from tokenstn.posteriors.location_scale import circular_deviation
 
@@ -87,11 +87,9 @@ class Circular(Posterior):
         offset = offset.unsqueeze(-1)
         neighbours = torch.where(offset < 0, masses.roll(1, -1), masses.roll(-1, -1))
         shifted = (1 - offset.abs()) * masses + offset.abs() * neighbours
-        # the best angle comes first, even where two modes of nearly the same mass trade places on the shifted grid
-        is_top = torch.arange(BINS, device=top.device) == top.unsqueeze(-1)
-        order = torch.where(is_top, torch.inf, shifted).argsort(dim=-1, descending=True, stable=True)
+        # the best angle comes first, even where two modes of nearly the same mass trade places on the shifted grid;
         # on a bounded ring only the bins inside have mass, and one more when the shifted grid straddles them
-        chosen = order[:, : min(n, self._inside + 1)]
+        chosen = largest(shifted, min(n, self._inside + 1, BINS), first=top)
         angles = wrap_angle(self.angles[chosen] + STEP * offset)
         return Candidates(angles.clamp(-self.primitive.bound, self.primitive.bound), shifted.gather(-1, chosen))
 

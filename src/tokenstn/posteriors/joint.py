@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Pose
-from tokenstn.posteriors.base import Posterior
+from tokenstn.posteriors.base import Posterior, largest
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def most_probable_poses(posteriors: Mapping[str, Posterior], n: int) -> tuple[Po
     for name, posterior in posteriors.items():
         new = posterior.candidates(n)
         product = (masses.unsqueeze(2) * new.masses.unsqueeze(1)).flatten(1)
-        # the first pair is the best of both and stays first; the top n of a product need only the top n of each factor
-        ranked = torch.cat((torch.full_like(product[:, :1], torch.inf), product[:, 1:]), 1)
-        chosen = ranked.argsort(dim=1, descending=True, stable=True)[:, :n]  # stable: more poses include the fewer
+        # the first pair is the best of both; the top n of a product need only the top n of each factor
+        best = torch.zeros_like(product[:, 0], dtype=torch.long)
+        chosen = largest(product, min(n, product.shape[1]), first=best)
         old_index, new_index = chosen // new.masses.shape[1], chosen % new.masses.shape[1]
         values = {known: _take(kept, old_index) for known, kept in values.items()}
         values[name] = _take(new.values, new_index)
