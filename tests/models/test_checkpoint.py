@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 import tokenstn
-from tokenstn.models.checkpoint import _recipe_for
+from tokenstn.models.blueprint import Blueprint
+from tokenstn.models.checkpoint import _blueprint_for
 from tokenstn.models.keys import KeyReport
-from tokenstn.models.recipe import Recipe
 
 from .classifiers import PlainCNN, shake
 
@@ -131,8 +131,8 @@ def test_classes_channels_and_image_size_are_read_off_the_weights(arch, make, ch
 
 
 def test_the_image_size_of_a_torchvision_transformer_is_read_off_its_positions():
-    wanted = Recipe("torchvision", "vit_b_32", {"num_classes": 3, "image_size": 64})
-    assert _recipe_for("vit_b_32", wanted.skeleton().state_dict()) == wanted
+    wanted = Blueprint("torchvision", "vit_b_32", {"num_classes": 3, "image_size": 64})
+    assert _blueprint_for("vit_b_32", wanted.skeleton().state_dict()) == wanted
 
 
 @pytest.mark.parametrize("arch", [TINY, "squeezenet1_1"])

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tokenstn.models.blueprint import Blueprint, blueprint_of
 from tokenstn.models.prefix import Prefix, find_prefix
 from tokenstn.models.preprocessing import Preprocessing
-from tokenstn.models.recipe import Recipe, recipe_of
 
 DEFAULT_SIZE = (224, 224)
 
@@ -40,7 +40,7 @@ class Backbone(nn.Module):
         self.channels = _input_channels(classifier)
         self.input_size = input_size or _input_size(classifier)
         self.preprocessing = preprocessing or Preprocessing.of(classifier, self.input_size)
-        self.recipe: Recipe | None = None  # of the whole classifier, where only its prefix is left
+        self.blueprint: Blueprint | None = None  # of the whole classifier, where only its prefix is left
         self.prefix: Prefix | None = None
         self.token_width = 0
         self.multiple = 1
@@ -79,12 +79,12 @@ class Backbone(nn.Module):
         if isinstance(self.shared, int):
             pruned.prune_intermediate_layers([self.shared - 1], prune_norm=True, prune_head=True)  # pyright: ignore
         prefix = Backbone(pruned, self.shared, self.input_size, self.preprocessing)
-        prefix.recipe = self.recipe or self.find_recipe()
+        prefix.blueprint = self.blueprint or self.find_blueprint()
         return prefix
 
-    def find_recipe(self) -> Recipe | None:
+    def find_blueprint(self) -> Blueprint | None:
         """How to build the classifier again; None when it is not one of timm's or torchvision's own."""
-        return recipe_of(self.classifier, self._example())
+        return blueprint_of(self.classifier, self._example())
 
     def _example(self) -> Tensor:
         """An image that the classifier accepts, ``(1, C, H, W)``: a ramp, so that no two pixels of a row are alike."""

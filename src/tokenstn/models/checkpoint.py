@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from tokenstn.models.blueprint import Blueprint, torchvision_names
 from tokenstn.models.keys import KeyReport
-from tokenstn.models.recipe import Recipe, torchvision_names
 from tokenstn.models.tokenstn import TokenSTN
 
 # what training scripts leave beside the weights: their arguments, and numpy numbers such as the best accuracy
@@ -57,21 +57,21 @@ def convert(
     """
     source = Path(checkpoint)
     weights = _unwrap(_read(source), source)
-    recipe = _recipe_for(arch, weights)
-    classifier = recipe.build()
+    blueprint = _blueprint_for(arch, weights)
+    classifier = blueprint.build()
     weights = _without_wrapper(weights, classifier.state_dict())
     report = KeyReport.compare(classifier.state_dict(), weights)
     if not report.fits:
         raise ValueError(f"{source} does not hold the weights of {arch}: {report}. Nothing was written")
     classifier.load_state_dict(weights)
-    outputs = recipe.arguments.get("num_classes")
+    outputs = blueprint.arguments.get("num_classes")
     if classes is not None and len(classes) != outputs:
         raise ValueError(f"{source} has {outputs} classes, {len(classes)} names were given. Nothing was written")
     target = Path(out) if out is not None else source.with_name(source.name.split(".")[0])
     if target == source:
         target = source.with_name(source.name + "-model")
     model = TokenSTN(classifier, primitives=(), classes=classes).eval()
-    model.backbone.recipe = recipe  # it was built from this one: nothing to find out
+    model.backbone.blueprint = blueprint  # it was built from this one: nothing to find out
     model.save_pretrained(target)
     return target
 
@@ -120,10 +120,10 @@ def _without_wrapper(weights: dict[str, Tensor], wanted: Mapping[str, Tensor]) -
     return weights
 
 
-def _recipe_for(arch: str, weights: Mapping[str, Tensor]) -> Recipe:
+def _blueprint_for(arch: str, weights: Mapping[str, Tensor]) -> Blueprint:
     """The architecture with as many classes, channels and patches as the weights have."""
     library, name = ("torchvision", arch.removeprefix("torchvision/")) if _is_torchvision(arch) else ("timm", arch)
-    plain = Recipe(library, name).skeleton()
+    plain = Blueprint(library, name).skeleton()
     weights = _without_wrapper(dict(weights), plain.state_dict())
     arguments: dict[str, Any] = {}
     head = weights.get(f"{_head_name(plain)}.weight")
@@ -136,7 +136,7 @@ def _recipe_for(arch: str, weights: Mapping[str, Tensor]) -> Recipe:
     side = _image_side(plain, weights)
     if side is not None:
         arguments["img_size" if library == "timm" else "image_size"] = side
-    return Recipe(library, name, arguments)
+    return Blueprint(library, name, arguments)
 
 
 def _image_side(plain: Any, weights: Mapping[str, Tensor]) -> int | None:

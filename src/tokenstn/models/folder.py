@@ -22,10 +22,10 @@ from torch import nn
 import tokenstn
 from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
 from tokenstn.models.backbone import Backbone
+from tokenstn.models.blueprint import Blueprint
 from tokenstn.models.keys import KeyReport
 from tokenstn.models.prediction import Thresholds
 from tokenstn.models.preprocessing import Preprocessing
-from tokenstn.models.recipe import Recipe
 from tokenstn.models.schema import problem_of
 from tokenstn.models.tokenstn import AutoViews, TokenSTN
 
@@ -80,7 +80,7 @@ def load(folder: str | PathLike[str], classifier: nn.Module | None = None) -> To
 def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
     """The untrained model that a config describes."""
     if classifier is None:
-        classifier = Recipe(**config["classifier"]).build()
+        classifier = Blueprint(**config["classifier"]).build()
     settings: dict[str, Any] = {
         "input_size": tuple(config["input_size"]),
         "multi_label": config["multi_label"],
@@ -102,8 +102,8 @@ def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
 
 def _config_of(model: TokenSTN) -> dict[str, Any]:
     backbone, encoder = model.backbone, model.encoder
-    recipe = backbone.recipe or backbone.find_recipe()
-    if recipe is None:
+    blueprint = backbone.blueprint or backbone.find_blueprint()
+    if blueprint is None:
         kind = f"{type(backbone.classifier).__module__}.{type(backbone.classifier).__qualname__}"
         warnings.warn(
             f"{kind} cannot be rebuilt from a timm or torchvision name: loading this folder needs "
@@ -112,7 +112,7 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
         )
         classifier: dict[str, Any] = {"class": kind}
     else:
-        classifier = asdict(recipe)
+        classifier = asdict(blueprint)
     return {
         "format": FORMAT,
         "tokenstn": tokenstn.__version__,
@@ -132,13 +132,13 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
 
 
 def _encoder_config(encoder: Backbone) -> dict[str, Any]:
-    if encoder.recipe is None:
+    if encoder.blueprint is None:
         raise ValueError(
             f"the rectifier reads images through a {type(encoder.classifier).__name__}, which cannot be rebuilt from a "
             "timm or torchvision name, so this model cannot be saved; train the rectifier with such a classifier"
         )
     return {
-        "classifier": asdict(encoder.recipe),
+        "classifier": asdict(encoder.blueprint),
         "input_size": list(encoder.input_size),
         "preprocessing": None if encoder.preprocessing is None else asdict(encoder.preprocessing),
     }
@@ -146,14 +146,14 @@ def _encoder_config(encoder: Backbone) -> dict[str, Any]:
 
 def _donor(encoder: dict[str, Any], rectifying: dict[str, Any]) -> TokenSTN:
     """An untrained stand-in for the model that the rectifier came from; its weights are in the folder."""
-    recipe = Recipe(**encoder["classifier"])
+    blueprint = Blueprint(**encoder["classifier"])
     donor = TokenSTN(
-        recipe.build(),
+        blueprint.build(),
         **rectifying,
         input_size=tuple(encoder["input_size"]),
         preprocessing=_maybe(Preprocessing, encoder["preprocessing"]),
     )
-    donor.backbone.recipe = recipe
+    donor.backbone.blueprint = blueprint
     return donor
 
 

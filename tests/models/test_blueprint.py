@@ -10,13 +10,13 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from tokenstn.models.backbone import Backbone
-from tokenstn.models.recipe import Recipe, recipe_of
+from tokenstn.models.blueprint import Blueprint, blueprint_of
 
 from .classifiers import PlainCNN, shake, small_vit
 
 
-def find(classifier: nn.Module, size: int = 32) -> Recipe | None:
-    return Backbone(classifier, None, input_size=(size, size)).find_recipe()
+def find(classifier: nn.Module, size: int = 32) -> Blueprint | None:
+    return Backbone(classifier, None, input_size=(size, size)).find_blueprint()
 
 
 REBUILT = {
@@ -43,14 +43,14 @@ REBUILT = {
 
 
 @pytest.mark.parametrize("name", REBUILT)
-def test_the_recipe_makes_a_model_that_takes_the_weights_and_gives_the_answers(name):
+def test_the_blueprint_makes_a_model_that_takes_the_weights_and_gives_the_answers(name):
     make, size = REBUILT[name]
     size = (size, size) if isinstance(size, int) else size
     classifier = shake(make()).eval()
     backbone = Backbone(classifier, None, input_size=size)
-    recipe = backbone.find_recipe()
-    assert recipe is not None
-    rebuilt = recipe.build().eval()
+    blueprint = backbone.find_blueprint()
+    assert blueprint is not None
+    rebuilt = blueprint.build().eval()
     rebuilt.load_state_dict(classifier.state_dict())
     images = torch.rand(2, backbone.channels, *size)
     with torch.no_grad():
@@ -60,15 +60,15 @@ def test_the_recipe_makes_a_model_that_takes_the_weights_and_gives_the_answers(n
 def test_a_head_replaced_by_hand_is_found():
     classifier = small_vit()
     classifier.head = nn.Linear(classifier.embed_dim, 2)
-    recipe = find(classifier)
-    assert recipe is not None
-    assert recipe.arguments["num_classes"] == 2
+    blueprint = find(classifier)
+    assert blueprint is not None
+    assert blueprint.arguments["num_classes"] == 2
 
 
 def test_a_model_for_any_image_size_stays_one():
-    recipe = find(small_vit(dynamic_img_size=True))
-    assert recipe is not None
-    assert recipe.build()(torch.rand(1, 3, 48, 48)).shape == (1, 5)
+    blueprint = find(small_vit(dynamic_img_size=True))
+    assert blueprint is not None
+    assert blueprint.build()(torch.rand(1, 3, 48, 48)).shape == (1, 5)
 
 
 def with_another_activation(classifier: nn.Module) -> None:
@@ -95,7 +95,7 @@ def with_averaged_answers(classifier: nn.Module) -> None:
     "alter",
     [with_another_activation, with_an_extra_layer, with_swapped_channels, with_flipped_images, with_averaged_answers],
 )
-def test_a_model_altered_by_hand_has_no_recipe(alter):
+def test_a_model_altered_by_hand_has_no_blueprint(alter):
     classifier = small_vit()
     alter(classifier)
     assert find(classifier) is None
@@ -114,11 +114,11 @@ class Derived(VisionTransformer):
 
 
 @pytest.mark.parametrize("make", [PlainCNN, lambda: Derived(32, 8, embed_dim=32, depth=2, num_heads=2)])
-def test_other_classes_have_no_recipe(make):
+def test_other_classes_have_no_blueprint(make):
     assert find(make()) is None
 
 
-def test_finding_a_recipe_leaves_the_classifier_and_the_random_numbers_alone():
+def test_finding_a_blueprint_leaves_the_classifier_and_the_random_numbers_alone():
     classifier = small_vit(num_classes=3).train()
     classifier.blocks[0].eval()
     classifier.head.requires_grad_(False)
@@ -136,7 +136,7 @@ def test_finding_a_recipe_leaves_the_classifier_and_the_random_numbers_alone():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_a_classifier_of_another_dtype_is_recognised(dtype):
     classifier = small_vit().to(dtype)
-    assert recipe_of(classifier, torch.rand(1, 3, 32, 32, dtype=dtype)) is not None
+    assert blueprint_of(classifier, torch.rand(1, 3, 32, 32, dtype=dtype)) is not None
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_a_classifier_of_another_dtype_is_recognised(dtype):
 )
 def test_what_is_unknown_or_would_fetch_weights_is_refused(library, name, arguments, reason):
     with pytest.raises(ValueError, match=reason):
-        Recipe(library, name, arguments).build()
+        Blueprint(library, name, arguments).build()
 
 
 @pytest.mark.parametrize(("name", "device"), [("resnet18", "meta"), ("regnet_y_400mf", "cpu")])
 def test_a_skeleton_has_the_names_and_shapes_of_the_model(name, device):
-    recipe = Recipe("torchvision", name, {"num_classes": 3})
+    blueprint = Blueprint("torchvision", name, {"num_classes": 3})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        skeleton, model = recipe.skeleton().state_dict(), recipe.build().state_dict()
+        skeleton, model = blueprint.skeleton().state_dict(), blueprint.build().state_dict()
     assert {key: value.shape for key, value in skeleton.items()} == {key: value.shape for key, value in model.items()}
     assert {value.device.type for value in skeleton.values()} == {device}

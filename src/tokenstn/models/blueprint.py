@@ -1,7 +1,7 @@
 """How to build a classifier again: library, name and arguments, found by trying and checked by rebuilding.
 
 Neither timm nor torchvision models remember the arguments that made them. The likely ones are read off the model,
-a second model is built from them, and only when it takes the same weights and gives the same answers is the recipe
+a second model is built from them, and only when it takes the same weights and gives the same answers is the blueprint
 believed.
 """
 
@@ -23,7 +23,7 @@ FOREIGN_WEIGHTS = ("pretrained", "weights", "checkpoint")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Blueprint:
     """``library`` is timm or torchvision, ``name`` one of its models, ``arguments`` what its builder is called with."""
 
     library: str
@@ -33,7 +33,9 @@ class Recipe:
     def build(self) -> nn.Module:
         """A new, untrained model. Nothing is downloaded, and names that would are refused."""
         if not (isinstance(self.name, str) and isinstance(self.arguments, dict)):
-            raise ValueError(f"a recipe has a name and a dict of arguments, got {self.name!r} and {self.arguments!r}")
+            raise ValueError(
+                f"a blueprint has a name and a dict of arguments, got {self.name!r} and {self.arguments!r}"
+            )
         if self.library not in LIBRARIES:
             raise ValueError(f"unknown model library {self.library!r}; there are {', '.join(LIBRARIES)}")
         known = timm.is_model(self.name) if self.library == "timm" else self.name in torchvision_names()
@@ -54,27 +56,29 @@ class Recipe:
             return self.build()
 
 
-def recipe_of(classifier: nn.Module, example: Tensor) -> Recipe | None:
-    """The recipe that rebuilds the classifier, or None when none was found that gives the same answers.
+def blueprint_of(classifier: nn.Module, example: Tensor) -> Blueprint | None:
+    """The blueprint that rebuilds the classifier, or None when none was found that gives the same answers.
 
     ``example``: images ``(B, C, H, W)`` that the classifier accepts, on its device and in its dtype. The two are
     compared on noise of that shape, in which no two pixels, rows or channels are alike.
     """
     noise = torch.randn(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
     with torch.random.fork_rng(devices=[]):  # initialising the second model is not to disturb anyone's training
-        return next((recipe for recipe in _likely_recipes(classifier) if _rebuilds(recipe, classifier, noise)), None)
+        return next(
+            (blueprint for blueprint in _likely_blueprints(classifier) if _rebuilds(blueprint, classifier, noise)), None
+        )
 
 
-def _rebuilds(recipe: Recipe, classifier: nn.Module, example: Tensor) -> bool:
+def _rebuilds(blueprint: Blueprint, classifier: nn.Module, example: Tensor) -> bool:
     wanted = classifier.state_dict()
     try:
         with torch.device("meta"):
-            shapes = {key: value.shape for key, value in recipe.build().state_dict().items()}
+            shapes = {key: value.shape for key, value in blueprint.build().state_dict().items()}
     except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
         return False  # arguments that this builder does not take
     if shapes != {key: value.shape for key, value in wanted.items()}:
         return False
-    rebuilt = recipe.build().to(device=example.device, dtype=example.dtype).eval()
+    rebuilt = blueprint.build().to(device=example.device, dtype=example.dtype).eval()
     rebuilt.load_state_dict(wanted)
     parameters = {name: _noticeable(parameter) for name, parameter in classifier.named_parameters()}
     modes = {module: module.training for module in classifier.modules()}
@@ -95,14 +99,14 @@ def _noticeable(parameter: Tensor) -> Tensor:
     return parameter + 0.1 * noise.to(parameter)
 
 
-def _likely_recipes(classifier: nn.Module) -> Iterator[Recipe]:
+def _likely_blueprints(classifier: nn.Module) -> Iterator[Blueprint]:
     if type(classifier).__module__.startswith("timm."):
         yield from _likely_timm(classifier)
     elif type(classifier).__module__.startswith("torchvision."):
         yield from _likely_torchvision(classifier)
 
 
-def _likely_timm(classifier: Any) -> Iterator[Recipe]:
+def _likely_timm(classifier: Any) -> Iterator[Blueprint]:
     architecture = (getattr(classifier, "pretrained_cfg", None) or {}).get("architecture")
     if architecture is None and hasattr(classifier, "blocks"):
         architecture = "vit_tiny_patch16_224"  # a VisionTransformer made from its class; the arguments say the rest
@@ -116,15 +120,15 @@ def _likely_timm(classifier: Any) -> Iterator[Recipe]:
     first = next((m for m in classifier.modules() if isinstance(m, nn.Conv2d)), None)
     if first is not None and first.in_channels != 3:
         plain["in_chans"] = first.in_channels
-    yield Recipe("timm", architecture, plain)
+    yield Blueprint("timm", architecture, plain)
     patch_embed: Any = getattr(classifier, "patch_embed", None)
     if getattr(patch_embed, "img_size", None) is not None:
         sized = {**plain, "img_size": list(patch_embed.img_size)}
-        yield Recipe("timm", architecture, sized)
+        yield Blueprint("timm", architecture, sized)
         shape = _vit_shape(classifier)
         if shape:
-            yield Recipe("timm", architecture, {**sized, **shape})
-            yield Recipe("timm", architecture, {**sized, **shape, "global_pool": classifier.global_pool})
+            yield Blueprint("timm", architecture, {**sized, **shape})
+            yield Blueprint("timm", architecture, {**sized, **shape, "global_pool": classifier.global_pool})
 
 
 def _vit_shape(classifier: Any) -> dict[str, Any]:
@@ -143,7 +147,7 @@ def _vit_shape(classifier: Any) -> dict[str, Any]:
     return shape if second is None else {**shape, "mlp_ratio": second.in_features / classifier.embed_dim}
 
 
-def _likely_torchvision(classifier: nn.Module) -> Iterator[Recipe]:
+def _likely_torchvision(classifier: nn.Module) -> Iterator[Blueprint]:
     heads = [module.out_features for module in classifier.modules() if isinstance(module, nn.Linear)]
     # SqueezeNet ends with a convolution, and says how many classes it has
     arguments: dict[str, Any] = {"num_classes": heads[-1] if heads else getattr(classifier, "num_classes", None)}
@@ -152,7 +156,7 @@ def _likely_torchvision(classifier: nn.Module) -> Iterator[Recipe]:
     for name in torchvision_names():
         made = torchvision.models.get_model_builder(name).__annotations__.get("return")
         if made is type(classifier) or made == type(classifier).__name__:
-            yield Recipe("torchvision", name, arguments)
+            yield Blueprint("torchvision", name, arguments)
 
 
 def torchvision_names() -> list[str]:
