@@ -1,0 +1,90 @@
+"""How a rectifier is trained: ours by default, and the paper's with its settings for each data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tokenstn.geometry import OneSidedScale, Primitive, Rotation, Shear
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The terms of the loss, their weights, and the optimisation.
+
+    alignment: weight of the known pose that training applied. classification: weight of the negative log-likelihood of
+    the averaged probabilities; it needs labels, and is left out without them. kl: weight of the KL of every posterior.
+    variance: weight of the term against collapse. views, sampling: what the classification loss looks at. classifier:
+    which of its parameters are trained with the rectifier. rate: peak learning rate; warmup: share of the steps.
+    """
+
+    alignment: float = 1.0
+    classification: float = 0.0
+    kl: float = 0.0
+    variance: float = 0.0
+    views: int = 1
+    sampling: Literal["probable", "random"] = "probable"
+    label_smoothing: float = 0.1
+    posterior: str = "circular"
+    classifier: Literal["frozen", "joint"] = "frozen"
+    apply_poses: bool = True
+    epochs: int = 60
+    batch_size: int = 128
+    rate: float = 1e-3
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    clip: float = 1.0
+    primitives: tuple[Primitive, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "views"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: at least 1")
+        if self.rate <= 0 or self.clip <= 0 or not 0 <= self.warmup < 1:
+            raise ValueError(f"rate={self.rate} and clip={self.clip} are above 0, warmup={self.warmup} in [0, 1)")
+        if not (self.alignment or self.classification):
+            raise ValueError("a recipe without alignment and without classification teaches nothing")
+
+
+DEFAULT = Recipe()
+# a classifier that is trained first, on the images as they are
+CLASSIFIER = replace(DEFAULT, alignment=0.0, classification=1.0, epochs=40, batch_size=64, rate=2e-3, weight_decay=0.05)
+
+_PAPER = Recipe(
+    alignment=0.0,
+    classification=1.0,
+    kl=0.1,
+    views=1,
+    sampling="random",
+    posterior="gaussian",
+    classifier="joint",
+    epochs=100,
+    batch_size=64,
+    rate=1e-4,
+    weight_decay=0.05,
+    primitives=(Rotation(), OneSidedScale(), Shear()),
+)
+
+RECIPES: dict[str, Recipe] = {
+    "default": DEFAULT,
+    "paper": _PAPER,
+    "paper-rotmnist": replace(
+        _PAPER,
+        classifier="frozen",
+        primitives=(Rotation(),),
+        rate=2e-4,
+        weight_decay=1e-3,
+        epochs=25,
+        batch_size=512,
+    ),
+    "paper-medmnist": replace(
+        _PAPER, primitives=(Rotation(), OneSidedScale()), epochs=50, batch_size=128, apply_poses=False
+    ),
+}
+
+
+def recipe(name: str) -> Recipe:
+    """A recipe by its name."""
+    if name not in RECIPES:
+        raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
+    return RECIPES[name]

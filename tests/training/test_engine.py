@@ -1,0 +1,203 @@
+"""Runs: they learn, they can be interrupted, and they do not depend on how many processes share them."""
+
+import csv
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tokenstn import Preprocessing, TokenSTN
+from tokenstn.data import ImageTable
+from tokenstn.models.backbone import Backbone
+from tokenstn.training.engine import Machine, train_classifier, train_rectifier
+from tokenstn.training.module import RectifierTraining
+from tokenstn.training.order import EpochOrder
+from tokenstn.training.recipes import RECIPES, Recipe, recipe
+
+from ..models.classifiers import PlainCNN
+from ..models.test_learning import comets, discs
+
+ONE_PROCESS = Machine(accelerator="cpu", devices=1, progress=False)
+SHORT = Recipe(epochs=4, batch_size=16, rate=3e-3)
+PREPARED = Preprocessing(size=(28, 28), mean=(0.2,), std=(0.3,))
+
+
+def shapes(count: int = 96) -> ImageTable:
+    """Comets and discs in memory, a third of them for validation."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.cat((comets(count // 2, generator), discs(count // 2, generator)))
+    rows = torch.randperm(count, generator=generator)
+    return ImageTable(
+        name="shapes",
+        items=(images.clamp(0, 1) * 255).to(torch.uint8),
+        labels=(torch.arange(count) >= count // 2).long(),
+        classes=("comet", "disc"),
+        splits={"train": rows[count // 3 :], "val": rows[: count // 3]},
+        channels=1,
+    )
+
+
+def fresh() -> TokenSTN:
+    torch.manual_seed(0)
+    return TokenSTN(
+        PlainCNN(channels=1, classes=2).eval(),
+        ("rotation",),
+        shared="body",
+        input_size=(28, 28),
+        localization_size=28,
+        preprocessing=PREPARED,
+    )
+
+
+def weights(model: TokenSTN) -> dict[str, torch.Tensor]:
+    return {key: value.clone() for key, value in model.state_dict().items()}
+
+
+def logged(out: Path, name: str) -> list[float]:
+    """The figures of every epoch in the run's CSV log."""
+    with (out / "logs" / "csv" / "metrics.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row[name]]
+
+
+def test_a_classifier_learns_the_images_as_they_are(tmp_path):
+    model = TokenSTN(PlainCNN(channels=1, classes=2), primitives=(), input_size=(28, 28), preprocessing=PREPARED)
+    figures = train_classifier(model, shapes(), replace(SHORT, epochs=20, rate=1e-2), tmp_path, machine=ONE_PROCESS)
+    assert figures["val/upright"] > 0.95
+
+
+def test_a_rectifier_learns_on_a_frozen_classifier_without_labels(tmp_path):
+    model, table = fresh(), shapes()
+    before = weights(model)
+    table = replace(table, labels=torch.full_like(table.labels, -1))
+    long = replace(SHORT, epochs=40)
+    figures, frozen = train_rectifier(model, table, long, tmp_path, labelled=False, machine=ONE_PROCESS)
+    assert frozen.frozen_parameters == frozen.parameters
+    for key, value in weights(model).items():
+        assert torch.equal(value, before[key]) == key.startswith("backbone."), key
+    assert figures["val/loss"] < math.log(2 * math.pi) - 0.2, "better than a belief that knows nothing"
+    assert "val/posed" not in figures
+    losses = logged(tmp_path, "train/loss")
+    assert len(losses) == long.epochs and losses[-1] < losses[0]
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "default"])
+def test_the_papers_recipes_train_with_labels_and_without_alignment(tmp_path, name):
+    settings = replace(recipe(name), epochs=1, batch_size=32)
+    model = TokenSTN(
+        PlainCNN(channels=1, classes=2), settings.primitives, settings.posterior, shared="body", input_size=(28, 28),
+        localization_size=28, preprocessing=PREPARED,
+    )  # fmt: skip
+    before = weights(model)
+    figures, frozen = train_rectifier(model, shapes(), settings, tmp_path, machine=ONE_PROCESS)
+    assert "train/classification" in figures and "train/kl" in figures and "train/alignment_rotation" not in figures
+    moved = {key for key, value in weights(model).items() if not torch.equal(value, before[key])}
+    assert any(key.startswith("localizer.") for key in moved)
+    assert ("backbone.classifier.head.weight" in moved) == (settings.classifier == "joint")
+    assert frozen.share == pytest.approx(1.0 if settings.classifier == "frozen" else 0.5, abs=0.5)
+
+
+def test_data_that_are_not_upright_train_by_differences(tmp_path):
+    train_rectifier(fresh(), shapes(), replace(SHORT, epochs=25), tmp_path, upright=False, machine=ONE_PROCESS)
+    losses = logged(tmp_path, "train/alignment_rotation")
+    assert losses[-1] < losses[0] - 1
+
+
+class PowerCutError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["default", "with labels and random views"])
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_weights(tmp_path, monkeypatch, name):
+    settings = SHORT if name == "default" else replace(SHORT, classification=1.0, views=2, sampling="random", kl=0.1)
+    whole = fresh()
+    train_rectifier(whole, shapes(), settings, tmp_path / "whole", machine=ONE_PROCESS)
+
+    def stop(self) -> None:
+        if self.current_epoch == 2:
+            raise PowerCutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RectifierTraining, "on_train_epoch_start", stop)
+        with pytest.raises(PowerCutError):
+            train_rectifier(fresh(), shapes(), settings, tmp_path / "cut", machine=ONE_PROCESS)
+    resumed = fresh()
+    train_rectifier(resumed, shapes(), settings, tmp_path / "cut", machine=ONE_PROCESS, resume=True)
+    for key, value in weights(whole).items():
+        assert torch.equal(value, weights(resumed)[key]), key
+
+
+def test_there_must_be_something_to_resume(tmp_path):
+    with pytest.raises(FileNotFoundError, match="has no checkpoint to go on from"):
+        train_rectifier(fresh(), shapes(), SHORT, tmp_path, machine=ONE_PROCESS, resume=True)
+
+
+def test_a_model_that_does_not_say_how_images_are_prepared_is_refused(tmp_path):
+    model = fresh()
+    model.backbone.preprocessing = None
+    assert isinstance(model.backbone, Backbone)
+    with pytest.raises(ValueError, match="how its images are prepared"):
+        train_rectifier(model, shapes(), SHORT, tmp_path, machine=ONE_PROCESS)
+
+
+def test_labels_are_needed_where_they_are_all_there_is(tmp_path):
+    with pytest.raises(ValueError, match="learns from labels alone"):
+        train_rectifier(fresh(), shapes(), recipe("paper-rotmnist"), tmp_path, labelled=False, machine=ONE_PROCESS)
+
+
+TWO_PROCESSES = """
+import sys, torch
+sys.path.insert(0, {root!r})
+from dataclasses import replace
+from pathlib import Path
+from tests.training.test_engine import SHORT, Machine, fresh, shapes, train_rectifier, weights
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    devices, out = int(sys.argv[1]), Path(sys.argv[2])
+    model = fresh()
+    machine = Machine("cpu", devices, strategy="ddp" if devices > 1 else "auto", progress=False)
+    train_rectifier(model, shapes(), replace(SHORT, epochs=2, batch_size=32 // devices), out, machine=machine)
+    torch.save(weights(model), out / f"weights-{{devices}}.pt")
+"""
+
+
+def test_two_processes_equal_one_of_twice_the_batch(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(TWO_PROCESSES.format(root=str(Path(__file__).parents[2])))
+    found = {}
+    for devices in (1, 2):
+        done = subprocess.run(
+            [sys.executable, script, str(devices), tmp_path], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        found[devices] = torch.load(tmp_path / f"weights-{devices}.pt", weights_only=True)
+    for key, value in found[1].items():
+        torch.testing.assert_close(found[2][key], value, atol=1e-4, rtol=1e-3, msg=key)
+
+
+def test_the_order_is_new_in_every_epoch_and_the_same_after_a_restart():
+    order, again = EpochOrder(50, seed=1), EpochOrder(50, seed=1)
+    first = list(order)
+    order.set_epoch(1)
+    again.set_epoch(1)
+    assert sorted(first) == list(range(50)) and list(order) != first and list(order) == list(again)
+    assert list(EpochOrder(50, seed=2)) != first
+
+
+def test_an_unknown_recipe_is_refused():
+    with pytest.raises(ValueError, match="unknown recipe 'ours'; there are default, paper"):
+        recipe("ours")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [({"epochs": 0}, "epochs=0"), ({"rate": 0.0}, "rate=0.0"), ({"alignment": 0.0}, "teaches nothing")],
+)
+def test_a_recipe_that_cannot_work_is_refused(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        replace(recipe("default"), **settings)
