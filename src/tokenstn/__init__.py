@@ -18,19 +18,23 @@ _HOMES = {
     "Preprocessing": "tokenstn.models.preprocessing",
     "load": "tokenstn.models.folder",
     "convert": "tokenstn.models.checkpoint",
+    "train": "tokenstn.verbs.train",
 }
-_ROOMS = ("geometry", "models", "posteriors")
+_ROOMS = ("data", "geometry", "models", "posteriors", "training")
 
 if TYPE_CHECKING:
+    from tokenstn import data as data
     from tokenstn import geometry as geometry
     from tokenstn import models as models
     from tokenstn import posteriors as posteriors
+    from tokenstn import training as training
     from tokenstn.models.checkpoint import convert as convert
     from tokenstn.models.folder import load as load
     from tokenstn.models.prediction import Prediction as Prediction
     from tokenstn.models.prediction import Thresholds as Thresholds
     from tokenstn.models.preprocessing import Preprocessing as Preprocessing
     from tokenstn.models.tokenstn import TokenSTN as TokenSTN
+    from tokenstn.verbs.train import train as train
 
 
 def __getattr__(name: str):

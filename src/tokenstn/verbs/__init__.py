@@ -1,0 +1,9 @@
+"""One typed function for each verb of the command line: the only place where rooms meet.
+
+These modules import what they need when they are called, so that ``tokenstn --help`` answers at once.
+"""
+
+from tokenstn.verbs.convert import convert
+from tokenstn.verbs.train import train
+
+__all__ = ["convert", "train"]

@@ -1,0 +1,116 @@
+"""The command line as a newcomer meets it: a run from images to a model folder, and sentences for mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import tokenstn
+from tokenstn.cli import main
+from tokenstn.data import open_images
+
+from ..models.classifiers import small_vit
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A few digits in one file, as MNIST comes."""
+    table = open_images("digits")
+    rows = torch.arange(240)
+    path = tmp_path_factory.mktemp("data") / "few.npz"
+    pixels, labels = table.items[rows, 0].numpy(), table.labels[rows].numpy()
+    np.savez(path, x_train=pixels[:180], y_train=labels[:180], x_test=pixels[180:], y_test=labels[180:])
+    return path
+
+
+SHORT = ["--primitives=[rotation]", "--classifier_epochs=2", "--epochs=2", "--accelerator=cpu", "--devices=1"]
+SHORT.append("--progress=false")
+
+
+@pytest.fixture(scope="module")
+def run(digits, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "one"
+    assert main(["train", str(digits), "--out", str(out), *SHORT]) == 0
+    return out
+
+
+def test_a_run_leaves_a_folder_with_everything_in_it(run):
+    assert {path.name for path in run.iterdir()} >= {
+        "config.yaml", "model", "metrics.json", "checkpoints", "logs", "training_images.png", "classifier",
+    }  # fmt: skip
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["poses"] in ("absolute", "relative") and len(metrics["outcome"]["by_angle"]) == 16
+    assert yaml.safe_load((run / "config.yaml").read_text())["epochs"] == 2
+
+
+@torch.no_grad()
+def test_the_model_of_a_run_loads_and_answers(run):
+    model = tokenstn.load(run / "model")
+    assert model.classes is not None and len(model.classes) == 10
+    assert model(torch.rand(2, 1, 28, 28)).probabilities.shape == (2, 10)
+
+
+def test_a_classifier_folder_is_used_as_it_is(run, digits, tmp_path, capsys):
+    trained = tokenstn.load(run / "model").classifier.state_dict()
+    out = tmp_path / "two"
+    assert main(["train", str(digits), "--classifier", str(run / "model"), "--out", str(out), *SHORT]) == 0
+    assert "as it is" in capsys.readouterr().out
+    again = tokenstn.load(out / "model").classifier.state_dict()
+    assert all(torch.equal(value, again[key]) for key, value in trained.items())
+
+
+def test_a_finished_run_is_not_overwritten(run, digits, capsys):
+    before = (run / "metrics.json").read_bytes()
+    assert main(["train", str(digits), "--out", str(run), *SHORT]) == 2
+    assert "holds a finished run" in capsys.readouterr().err
+    assert (run / "metrics.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "there is no data set 'nowhere'"),
+        (["digits", "--recipe", "ours"], "unknown recipe 'ours'"),
+        (["digits", "--classifier", "resnet51"], "neither a model folder nor a timm name"),
+        (["digits", "--epochs", "0"], "epochs=0: at least 1"),
+        (["digits", "--resume", "true"], "no run in"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_leaves_nothing_behind(tmp_path, capsys, arguments, sentence):
+    out = tmp_path / "run"
+    assert main(["train", *arguments, "--out", str(out), "--progress", "false"]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and "Traceback" not in said
+    assert not out.exists()
+
+
+def test_a_config_with_an_unknown_key_is_refused(tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text("images: digits\nepoch: 3\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--config", str(config)])
+    assert stopped.value.code == 2 and "epoch" in capsys.readouterr().err
+
+
+def test_debug_shows_where_it_broke():
+    with pytest.raises(ValueError, match="unknown recipe"):
+        main(["--debug", "train", "digits", "--recipe", "ours"])
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert "train" in said and "convert" in said
+
+
+def test_a_checkpoint_is_converted(tmp_path, capsys):
+    network = small_vit(in_chans=1)
+    torch.save({"state_dict": tokenstn.TokenSTN("resnet18", ()).classifier.state_dict()}, tmp_path / "weights.pth")
+    assert main(["convert", str(tmp_path / "weights.pth"), "--arch", "resnet18", "--out", str(tmp_path / "model")]) == 0
+    assert tokenstn.load(tmp_path / "model").primitives == ()
+    torch.save(network.state_dict(), tmp_path / "other.pth")
+    assert main(["convert", str(tmp_path / "other.pth"), "--arch", "resnet18"]) == 2
+    assert "does not hold the weights of resnet18" in capsys.readouterr().err
