@@ -68,6 +68,28 @@ def test_a_finished_run_is_not_overwritten(run, digits, capsys):
     assert (run / "metrics.json").read_bytes() == before
 
 
+class PowerCutError(Exception):
+    pass
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_same_model(run, digits, tmp_path, monkeypatch):
+    out = tmp_path / "stopped"
+
+    def cut(self) -> None:
+        if self.current_epoch == 1:
+            raise PowerCutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tokenstn.training.module.RectifierTraining.on_train_epoch_start", cut)
+        with pytest.raises(PowerCutError):
+            main(["train", str(digits), "--out", str(out), *SHORT])
+    assert not (out / "metrics.json").exists() and not (out / "model").exists()
+    assert main(["train", str(digits), "--out", str(out), "--resume=true", *SHORT]) == 0
+    whole, resumed = (tokenstn.load(folder / "model").state_dict() for folder in (run, out))
+    for key, value in whole.items():
+        assert torch.equal(value, resumed[key]), key
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
