@@ -26,7 +26,7 @@ install: $(INSTALLED)
 # installed again only when what is to be installed has changed
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[dev,medical]" --constraint constraints.txt
 	touch $@
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on the embedded digits, two CPU cores
