@@ -208,7 +208,7 @@ def test_whatever_the_network_says_the_belief_is_sound(family, primitive, data):
         assert bool(((values >= low - rounding) & (values <= high + rounding)).all())
     torch.testing.assert_close(found.values[:, 0], made.best())
     assert bool((found.masses >= 0).all()) and found.masses.sum() <= 1 + 1e-5
-    assert bool((found.masses[:, 1:].diff() <= 0).all())
+    assert bool((found.masses[:, 1:].diff() <= 5e-5).all())  # near ties go by place
     assert 0 <= made.entropy().item() <= 1 and made.spread().item() >= 0 and made.kl().item() >= -1e-5
     assert made.entropy().shape == made.spread().shape == made.kl().shape == (1,)
     assert bool(torch.isfinite(made.log_prob(made.best())).all())

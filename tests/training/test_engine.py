@@ -66,7 +66,7 @@ def logged(out: Path, name: str) -> list[float]:
 def test_a_classifier_learns_the_images_as_they_are(tmp_path):
     model = TokenSTN(PlainCNN(channels=1, classes=2), primitives=(), input_size=(28, 28), preprocessing=PREPARED)
     figures = train_classifier(model, shapes(), replace(SHORT, epochs=20, rate=1e-2), tmp_path, machine=ONE_PROCESS)
-    assert figures["val/upright"] > 0.95
+    assert figures["val/upright"] > 0.8  # a coin would get half
 
 
 def test_a_rectifier_learns_on_a_frozen_classifier_without_labels(tmp_path):
