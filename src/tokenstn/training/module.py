@@ -159,27 +159,23 @@ class RectifierTraining(_Training):
         posteriors = self.model.localize(posed)
         measured: dict[str, Tensor] = {}
         if self.labelled:
-            measured["val/bare_posed"] = share_right(self.model.backbone.logits(posed), batch["label"])
-            measured["val/posed"] = share_right(
-                self.model.classify(posed, posteriors, VALIDATION_VIEWS).probabilities, batch["label"]
-            )
-            measured["val/upright"] = share_right(self.model(images, VALIDATION_VIEWS).probabilities, batch["label"])
+            answers = {
+                "val/bare_posed": self.model.classify(posed, {}),  # no belief: the classifier alone
+                "val/posed": self.model.classify(posed, posteriors, VALIDATION_VIEWS),
+                "val/upright": self.model(images, VALIDATION_VIEWS),
+            }
+            measured = {name: share_right(found.probabilities, batch["label"]) for name, found in answers.items()}
         if self.upright:
-            measured["val/loss"] = torch.stack(list(absolute_alignment(posteriors, pose).values())).sum()
+            aligned = absolute_alignment(posteriors, pose)
         else:
-            before = self.model.localize(images)
-            measured["val/loss"] = torch.stack(
-                list(
-                    relative_alignment(
-                        before, posteriors, Pose.of(rotation=torch.zeros_like(pose.rotation)), pose
-                    ).values()
-                )
-            ).sum()
+            unmoved = Pose.of(rotation=torch.zeros_like(pose.rotation))
+            aligned = relative_alignment(self.model.localize(images), posteriors, unmoved, pose)
+        measured["val/loss"] = torch.stack(list(aligned.values())).sum()
         self.log_dict(measured, prog_bar=True, sync_dist=True, batch_size=len(images))
 
 
-def share_right(scores: Tensor, labels: Tensor) -> Tensor:
-    """Share of images whose highest score is at their label; for multi-label targets, of labels right at ½."""
+def share_right(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Share of images whose most probable class is their label; for multi-label targets, of labels right at ½."""
     if labels.ndim == 2:
-        return ((scores > 0.5) == (labels > 0.5)).float().mean()
-    return (scores.argmax(-1) == labels).float().mean()
+        return ((probabilities > 0.5) == (labels > 0.5)).float().mean()
+    return (probabilities.argmax(-1) == labels).float().mean()
