@@ -95,6 +95,7 @@ def change_inside(folder: Path, key: str, **values) -> None:
         {"localization_size": 24},
         {"localization_size": (24, 16)},
         {"multi_label": True},
+        {"poses": "relative"},
         {"auto": AutoViews(mass=0.5, most=3)},
         {"thresholds": Thresholds(pose_entropy=0.97, class_doubt=0.4)},
         {"classes": ["weiß", "猫", "a b", "", "x"]},
@@ -107,7 +108,16 @@ def test_a_model_comes_back_as_it_was(settings, tmp_path):
     model.save_pretrained(tmp_path)
     loaded = tokenstn.load(tmp_path)
     assert_same_predictions(loaded, model, images())
-    for kept in ("primitives", "posterior", "localization_size", "multi_label", "auto", "thresholds", "classes"):
+    for kept in (
+        "primitives",
+        "posterior",
+        "localization_size",
+        "multi_label",
+        "auto",
+        "poses",
+        "thresholds",
+        "classes",
+    ):
         assert getattr(loaded, kept) == getattr(model, kept)
     assert loaded.preprocessing == model.preprocessing
     assert loaded.backbone.input_size == model.backbone.input_size

@@ -142,6 +142,27 @@ def test_without_primitives_the_classifier_is_called_as_it_is(images):
     assert p.entropy == {} and p.views.weights.tolist() == [[1.0]] * 6
 
 
+@pytest.mark.parametrize("multi_label", [False, True])
+@pytest.mark.parametrize("views", [1, 4, "auto"])
+@torch.no_grad()
+def test_disagreement_is_the_information_that_the_view_carries_about_the_answer(images, views, multi_label):
+    model = make(multi_label=multi_label)
+    p = model(images, views)
+    assert p.views is not None and p.disagreement is not None
+    wanted = []
+    for row, image in enumerate(images):
+        entropies, used = [], p.views.weights[row] > 0
+        for matrix in p.views.matrices[row][used]:
+            logits = model.backbone.logits(warp(image[None], matrix[None]))[0]
+            kind = torch.distributions.Bernoulli if multi_label else torch.distributions.Categorical
+            entropies.append(kind(logits=logits).entropy().sum())
+        average = p.probabilities[row]
+        together = torch.distributions.Bernoulli(average) if multi_label else torch.distributions.Categorical(average)
+        wanted.append(together.entropy().sum() - (p.views.weights[row][used] * torch.stack(entropies)).sum())
+    torch.testing.assert_close(p.disagreement, torch.stack(wanted).clamp_min(0), atol=1e-5, rtol=1e-4)
+    assert bool((p.disagreement > 1e-6).any()) == (views != 1)
+
+
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @torch.no_grad()
 def test_every_posterior_gives_the_same_kind_of_answer(images, posterior):

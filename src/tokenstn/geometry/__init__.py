@@ -1,6 +1,7 @@
 """Pure functions on tensors: poses and their matrices, primitives, warps, finite groups. Imports only torch."""
 
 from tokenstn.geometry.affine import Pose, compose, decompose, invert, wrap_angle
+from tokenstn.geometry.disc import hide_corners
 from tokenstn.geometry.groups import (
     GROUPS,
     Group,
@@ -44,6 +45,7 @@ __all__ = [
     "decompose",
     "frame_to_pixels",
     "group",
+    "hide_corners",
     "invert",
     "pixels_to_frame",
     "reflection_group",

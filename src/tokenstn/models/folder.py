@@ -94,6 +94,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
         "posterior": config["posterior"],
         "shared": config["shared"],
         "localization_size": _size_from(config["localization_size"]),
+        "poses": config["poses"],
     }
     if config["encoder"] is None:
         return TokenSTN(classifier, **rectifying, **settings)
@@ -125,6 +126,7 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
         "encoder": None if encoder is None else _encoder_config(encoder),
         "multi_label": model.multi_label,
         "auto": asdict(model.auto),
+        "poses": model.poses,
         "preprocessing": None if model.preprocessing is None else asdict(model.preprocessing),
         "classes": None if model.classes is None else list(model.classes),
         "thresholds": None if model.thresholds is None else asdict(model.thresholds),

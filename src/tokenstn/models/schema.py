@@ -63,6 +63,7 @@ _CHECKS: dict[str, Check] = {
     "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_SIZE, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
     "auto": _fields(mass=_NUMBER, most=_is_count),
+    "poses": _is(str),
     "preprocessing": _PREPROCESSING,
     "classes": _either(_NULL, _list_of(_is(str))),
     "thresholds": _either(_NULL, _fields(pose_entropy=_NUMBER, class_doubt=_NUMBER)),

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from tokenstn.geometry import Pose, Primitive, as_primitives, warp
 from tokenstn.models.backbone import Backbone, resize
 from tokenstn.models.localizer import Localizer
-from tokenstn.models.prediction import Prediction, Thresholds
+from tokenstn.models.prediction import Prediction, Thresholds, answer_entropy
 from tokenstn.models.preprocessing import Preprocessing, renormalise
-from tokenstn.posteriors import Posterior, Views, best_pose, family_of, most_probable_poses, random_poses
+from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, most_probable_poses, random_poses
 
 DEFAULT_PRIMITIVES = ("rotation", "scale")
 
@@ -59,6 +59,8 @@ class TokenSTN(nn.Module):
         input_size: height and width of the images, for a classifier that does not say so itself.
         multi_label: the classes do not exclude each other: probabilities are sigmoids.
         auto: what ``views="auto"`` means.
+        poses: what poses mean: ``absolute``, or ``relative`` where the rectifier was trained on images that do not come
+            upright; it then makes them consistent with each other, not upright.
         preprocessing, classes, thresholds: kept in the model folder; the thresholds raise the two flags.
 
     >>> classifier = timm.create_model("resnet18", num_classes=10)
@@ -80,6 +82,7 @@ class TokenSTN(nn.Module):
         input_size: tuple[int, int] | None = None,
         multi_label: bool = False,
         auto: AutoViews = AutoViews(),
+        poses: Literal["absolute", "relative"] = "absolute",
         preprocessing: Preprocessing | None = None,
         classes: Sequence[str] | None = None,
         thresholds: Thresholds | None = None,
@@ -93,12 +96,15 @@ class TokenSTN(nn.Module):
                     "a rectifier brings its own primitives, posterior, shared and localization_size: leave them out"
                 )
             primitives, posterior = rectifier.primitives, rectifier.posterior
-            localization_size = rectifier.localization_size
+            localization_size, poses = rectifier.localization_size, rectifier.poses
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
         self.localization_size = localization_size
         self.multi_label = multi_label
         self.auto = auto
+        if poses not in ("absolute", "relative"):
+            raise ValueError(f"poses={poses!r}: absolute or relative")
+        self.poses: Literal["absolute", "relative"] = poses
         self.classes = None if classes is None else tuple(classes)
         self.thresholds = thresholds
         self._families = {primitive: family_of(posterior, primitive) for primitive in self.primitives}
@@ -136,7 +142,7 @@ class TokenSTN(nn.Module):
         images: Tensor,
         views: int | Literal["auto"] | None = None,
         sampling: Literal["probable", "random"] = "probable",
-        generator: torch.Generator | None = None,
+        generator: RandomSource = None,
     ) -> Prediction:
         """Estimate the pose, rectify, classify.
 
@@ -145,7 +151,7 @@ class TokenSTN(nn.Module):
             views: 1 looks at the most likely pose, n at the n most probable ones, each weighted by its mass; "auto"
                 at as many as each image needs (eager mode). None is "auto", or 1 in training mode.
             sampling: ``random`` draws the views from the posteriors instead, with equal weights.
-            generator: for the random views.
+            generator: for the random views; or a function from a shape to uniform numbers.
         """
         if views is None:
             views = 1 if self.training else "auto"
@@ -171,7 +177,7 @@ class TokenSTN(nn.Module):
         posteriors: dict[str, Posterior],
         views: int | Literal["auto"] = 1,
         sampling: Literal["probable", "random"] = "probable",
-        generator: torch.Generator | None = None,
+        generator: RandomSource = None,
     ) -> Prediction:
         """Rectify images ``(B, C, H, W)`` by what is believed about them, and classify the views."""
         if not posteriors:
@@ -180,15 +186,15 @@ class TokenSTN(nn.Module):
         if sampling == "random":
             assert views != "auto"
             chosen = _views(*random_poses(posteriors, views, generator))
-            probabilities, _ = self._classify_all(images, chosen)
+            probabilities, doubt, _ = self._classify_all(images, chosen)
             rectified = warp(images, pose.matrix, validate=False)
         elif views == "auto":
             chosen = _enough_views(*most_probable_poses(posteriors, self.auto.most), self.auto.mass)
-            probabilities, rectified = self._classify_used(images, chosen)
+            probabilities, doubt, rectified = self._classify_used(images, chosen)
         else:
             chosen = _views(*most_probable_poses(posteriors, views))
-            probabilities, rectified = self._classify_all(images, chosen)
-        return self._prediction(probabilities, pose, rectified, chosen, posteriors)
+            probabilities, doubt, rectified = self._classify_all(images, chosen)
+        return self._prediction(probabilities, doubt, pose, rectified, chosen, posteriors)
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Write ``config.json`` and ``model.safetensors``; ``tokenstn.load`` reads them back."""
@@ -212,15 +218,18 @@ class TokenSTN(nn.Module):
         origin = torch.zeros(len(images), device=images.device)
         pose = Pose.of(rotation=origin)
         views = Views(pose.matrix.unsqueeze(1), torch.ones_like(origin).unsqueeze(1))
-        return self._prediction(self._probabilities(images), pose, images, views, {})
+        probabilities = self._probabilities(images)
+        doubt = answer_entropy(probabilities, self.multi_label)
+        return self._prediction(probabilities, doubt, pose, images, views, {})
 
-    def _classify_all(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor]:
-        """Probabilities averaged over all views ``(B, classes)``, and the first view ``(B, C, H, W)``."""
+    def _classify_all(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor, Tensor]:
+        """Over all views: mean probabilities ``(B, classes)``, mean entropy ``(B,)``; and view 0 ``(B, C, H, W)``."""
         rectified = warp(images, views.matrices, validate=False)
         each = self._probabilities(rectified.flatten(0, 1)).unflatten(0, views.weights.shape)
-        return (views.weights.unsqueeze(-1) * each).sum(1), rectified[:, 0]
+        doubt = (views.weights * answer_entropy(each, self.multi_label)).sum(1)
+        return (views.weights.unsqueeze(-1) * each).sum(1), doubt, rectified[:, 0]
 
-    def _classify_used(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor]:
+    def _classify_used(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor, Tensor]:
         """The same, spending nothing on views of weight 0: the used ones are packed into batches of at most B."""
         batch = len(images)
         view, row = views.weights.T.nonzero(as_tuple=True)  # sorted by view: the first B are everyone's first
@@ -229,15 +238,24 @@ class TokenSTN(nn.Module):
         for some in torch.arange(len(row), device=row.device).split(batch):
             rectified = warp(images[row[some]], matrices[some], validate=False)
             first = rectified if first is None else first
-            part = weights[some].unsqueeze(-1) * self._probabilities(rectified)
+            answers = self._probabilities(rectified)
+            with_doubt = torch.cat((answers, answer_entropy(answers, self.multi_label).unsqueeze(-1)), -1)
+            part = weights[some].unsqueeze(-1) * with_doubt
             total = torch.zeros_like(part) if total is None else total
             total = total.index_add(0, row[some], part)
         assert total is not None and first is not None
-        return total, first
+        return total[:, :-1], total[:, -1], first
 
     def _prediction(
-        self, probabilities: Tensor, pose: Pose, rectified: Tensor, views: Views, posteriors: dict[str, Posterior]
+        self,
+        probabilities: Tensor,
+        doubt: Tensor,
+        pose: Pose,
+        rectified: Tensor,
+        views: Views,
+        posteriors: dict[str, Posterior],
     ) -> Prediction:
+        """``doubt (B,)``: the mean entropy of the views' own answers."""
         entropy = {name: posterior.entropy() for name, posterior in posteriors.items()}
         limits = self.thresholds
         return Prediction(
@@ -247,6 +265,7 @@ class TokenSTN(nn.Module):
             entropy=entropy,
             spread={name: posterior.spread() for name, posterior in posteriors.items()},
             views=views,
+            disagreement=(answer_entropy(probabilities, self.multi_label) - doubt).clamp_min(0.0),
             pose_ambiguous=None if limits is None else limits.pose_ambiguous(entropy),
             class_uncertain=None if limits is None else limits.class_uncertain(probabilities, self.multi_label),
         )

@@ -1,7 +1,7 @@
 """What the network believes about each primitive: four families behind one interface, and their product."""
 
 from tokenstn.geometry import Primitive, Rotation
-from tokenstn.posteriors.base import Candidates, Posterior
+from tokenstn.posteriors.base import Candidates, Posterior, RandomSource
 from tokenstn.posteriors.circular import Circular
 from tokenstn.posteriors.gaussian import Gaussian
 from tokenstn.posteriors.joint import Views, best_pose, most_probable_poses, random_poses
@@ -37,6 +37,7 @@ __all__ = [
     "Gaussian",
     "Point",
     "Posterior",
+    "RandomSource",
     "Student",
     "Views",
     "best_pose",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,9 @@ from tokenstn.geometry import Primitive, Reflection, Rotation
 
 CIRCLE_CELLS = 36
 INTERVAL_CELLS = 37
+
+# where random numbers come from: torch's own, a generator, or a function from a shape (B, …) to numbers in (0, 1)
+RandomSource = torch.Generator | Callable[[tuple[int, ...]], Tensor] | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Posterior(ABC):
         """At most n most probable values with their masses; the first is ``best()``."""
 
     @abstractmethod
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, n: int, generator: RandomSource = None) -> Tensor:
         """n random values, ``(B, n)`` or ``(B, n, 2)``."""
 
     @abstractmethod
@@ -122,8 +126,11 @@ def largest(masses: Tensor, n: int, first: Tensor) -> Tensor:
     return torch.where(place == first.unsqueeze(1), torch.inf, tilted).topk(n, 1).indices
 
 
-def random_uniform(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Uniform numbers strictly inside (0, 1), drawn on the generator's device (the tensor's own when None)."""
-    device = like.device if generator is None else generator.device
-    numbers = torch.rand(shape, dtype=like.dtype, device=device, generator=generator)
-    return numbers.clamp(2**-24, 1 - 2**-24).to(like.device)
+def random_uniform(shape: tuple[int, ...], like: Tensor, source: RandomSource) -> Tensor:
+    """Uniform numbers strictly inside (0, 1) from a source; a generator draws on its own device."""
+    if source is None or isinstance(source, torch.Generator):
+        device = like.device if source is None else source.device
+        numbers = torch.rand(shape, dtype=like.dtype, device=device, generator=source)
+    else:
+        numbers = source(shape)
+    return numbers.clamp(2**-24, 1 - 2**-24).to(like)

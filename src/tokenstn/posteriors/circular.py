@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Primitive, Rotation, wrap_angle
-from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, largest, random_uniform
+from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, RandomSource, largest, random_uniform
 from tokenstn.posteriors.gaussian import wrapped_log_density
 from tokenstn.posteriors.location_scale import circular_deviation
 
@@ -93,12 +93,10 @@ class Circular(Posterior):
         angles = wrap_angle(self.angles[chosen] + STEP * offset)
         return Candidates(angles.clamp(-self.primitive.bound, self.primitive.bound), shifted.gather(-1, chosen))
 
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        # a generator lives on one device: draw there
-        device = self.raw.device if generator is None else generator.device
-        masses = self.log_masses.exp().to(device)
-        bins = torch.multinomial(masses, n, replacement=True, generator=generator).to(self.raw.device)
-        first, second = random_uniform((2, *bins.shape), self.raw, generator)
+    def sample(self, n: int, generator: RandomSource = None) -> Tensor:
+        chosen, first, second = random_uniform((len(self.raw), n, 3), self.raw, generator).unbind(-1)
+        below = self.log_masses.detach().exp().cumsum(-1)
+        bins = torch.searchsorted(below, chosen * below[:, -1:])
         return wrap_angle(self.angles[bins] + STEP * (first + second - 1))
 
     def log_prob(self, value: Tensor) -> Tensor:

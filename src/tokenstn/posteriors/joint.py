@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Pose
-from tokenstn.posteriors.base import Posterior, largest
+from tokenstn.posteriors.base import Posterior, RandomSource, largest
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ def most_probable_poses(posteriors: Mapping[str, Posterior], n: int) -> tuple[Po
     return Pose.of(**values), masses
 
 
-def random_poses(
-    posteriors: Mapping[str, Posterior], n: int, generator: torch.Generator | None = None
-) -> tuple[Pose, Tensor]:
+def random_poses(posteriors: Mapping[str, Posterior], n: int, generator: RandomSource = None) -> tuple[Pose, Tensor]:
     """n independent random poses and their equal weights, both with batch shape ``(B, n)``."""
     pose = Pose.of(**{name: posterior.sample(n, generator) for name, posterior in posteriors.items()})
     return pose, torch.full_like(pose.rotation, 1 / n)

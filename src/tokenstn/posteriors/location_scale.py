@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Primitive, Reflection, Rotation, wrap_angle
-from tokenstn.posteriors.base import Candidates, Posterior, random_uniform
+from tokenstn.posteriors.base import Candidates, Posterior, RandomSource, random_uniform
 
 QUANTILES = 256  # nodes of the mean over z in the spread
 
@@ -82,7 +82,7 @@ class LocationScale(Posterior):
             return Candidates(best, likely)
         return Candidates(torch.cat((best, -best), 1), torch.cat((likely, 1 - likely), 1))
 
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, n: int, generator: RandomSource = None) -> Tensor:
         batch, components = self.centre.shape
         z = self.standard_quantile(random_uniform((batch, n, components), self.centre, generator))
         u = self.centre.unsqueeze(1) + self.width.unsqueeze(1) * z

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tokenstn.geometry import Primitive, Reflection, Rotation, wrap_angle
-from tokenstn.posteriors.base import Candidates, Posterior
+from tokenstn.posteriors.base import Candidates, Posterior, RandomSource
 
 BELL = 0.05  # width of the bell, as a share of the primitive's range
 
@@ -41,7 +41,7 @@ class Point(Posterior):
     def candidates(self, n: int) -> Candidates:
         return Candidates(self.best().unsqueeze(1), torch.ones_like(self.raw[..., :1]))
 
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, n: int, generator: RandomSource = None) -> Tensor:
         best = self.best().unsqueeze(1)
         return best.expand(best.shape[0], n, *best.shape[2:])
 
