@@ -9,6 +9,7 @@ from tokenstn.data.items import DatasetMember, ZipMember
 from tokenstn.data.manifest import read_manifest
 from tokenstn.data.medmnist import MEDMNIST_NAMES, read_medmnist
 from tokenstn.data.mnist import read_mnist
+from tokenstn.data.mnist_mini import read_mnist_mini
 from tokenstn.data.moths import read_moths
 from tokenstn.data.open import open_images
 from tokenstn.data.rotmnist import read_rotmnist
@@ -36,6 +37,7 @@ __all__ = [
     "read_manifest",
     "read_medmnist",
     "read_mnist",
+    "read_mnist_mini",
     "read_moths",
     "read_rotmnist",
     "split_table",

@@ -84,6 +84,19 @@ class ImageDataset(Dataset):
         fitted = fit(part, self.size, self.resize, self.crop_share, self.interpolation)
         return _sample(fitted, label, row, (photo.shape[1], photo.shape[2]))
 
+    def __getitems__(self, positions: list[int]) -> list[Sample | BadImage] | Sample:
+        """What a DataLoader asks for: a whole batch at once where the images are in memory in the right size."""
+        items = self.table.items
+        if not isinstance(items, Tensor) or self.table.boxes is not None or not self._fits(items):
+            return [self[position] for position in positions]
+        rows = self.rows[positions]
+        sizes = torch.tensor(items.shape[2:]).repeat(len(rows), 1)
+        return {"image": items[rows], "label": self.table.labels[rows], "index": rows, "photo_size": sizes}
+
+    def _fits(self, items: Tensor) -> bool:
+        covered = self.resize != "crop" or self.crop_share == 1.0
+        return tuple(items.shape[1:]) == (self.channels, *self.size) and covered
+
     def _cut(self, photo: Tensor, row: int) -> Tensor:
         if self.table.boxes is None or int(self.table.boxes[row, 0]) < 0:
             return photo
@@ -97,12 +110,14 @@ class ImageDataset(Dataset):
         return photo[:, top:bottom, left:right]
 
 
-def collate(batch: Sequence[Sample | BadImage]) -> dict[str, Any]:
+def collate(batch: Sequence[Sample | BadImage] | Sample) -> dict[str, Any]:
     """Samples as a batch.
 
     ``image`` ``(B, C, h, w)``, ``label`` ``(B,)`` or ``(B, L)``, ``index`` ``(B,)``, ``photo_size`` ``(B, 2)``; images
     that could not be read are left out (B may be 0) and listed in ``bad`` as (name, reason).
     """
+    if isinstance(batch, dict):  # already one
+        return {**batch, "bad": []}
     good = [sample for sample in batch if not isinstance(sample, BadImage)]
     bad = [sample for sample in batch if isinstance(sample, BadImage)]
     if good:

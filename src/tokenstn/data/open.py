@@ -16,6 +16,7 @@ from tokenstn.data.folder import read_folder
 from tokenstn.data.manifest import read_manifest
 from tokenstn.data.medmnist import MEDMNIST_NAMES, is_medmnist, read_medmnist
 from tokenstn.data.mnist import raw_folder, read_mnist
+from tokenstn.data.mnist_mini import read_mnist_mini
 from tokenstn.data.moths import is_moths, read_moths
 from tokenstn.data.paths import is_image
 from tokenstn.data.rotmnist import read_rotmnist
@@ -23,10 +24,13 @@ from tokenstn.data.table import ImageTable
 from tokenstn.data.torch_dataset import Datasets, read_dataset
 
 ACCEPTED = f"""a data set is one of
-  digits, or a MedMNIST name ({", ".join(MEDMNIST_NAMES)})
+  digits or mnist-mini, which are inside the package, or a MedMNIST name ({", ".join(MEDMNIST_NAMES)})
   a folder: class/…, train|val|test/class/…, or images without labels; or MNIST, RotMNIST, EU- or Ecuador-Moths
   a file: .csv or .parquet (a manifest), .npz (MNIST or MedMNIST), .amat (RotMNIST), .zip (moths), or one image
   from Python: an ImageTable, a torch Dataset of (image, label), or a dict of those for train, val and test"""
+
+
+EMBEDDED: dict[str, Callable[[], ImageTable]] = {"digits": read_digits, "mnist-mini": read_mnist_mini}
 
 
 def open_images(source: str | Path | ImageTable | Datasets, **options: Any) -> ImageTable:
@@ -54,8 +58,8 @@ def _reader(source: Any) -> tuple[Callable[..., ImageTable], tuple]:
         return read_dataset, (source,)
     if not isinstance(source, str | Path):
         raise ValueError(f"cannot open a {type(source).__name__}: {ACCEPTED}")
-    if source == "digits":
-        return read_digits, ()
+    if source in EMBEDDED:
+        return EMBEDDED[str(source)], ()
     if isinstance(source, str) and is_medmnist(source):
         return read_medmnist, (source,)
     path = Path(source)
