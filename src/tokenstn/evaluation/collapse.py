@@ -68,7 +68,7 @@ def collapse_report(
     for primitive in as_primitives(primitives):
         name = primitive.name
         predicted = values[name].double()
-        spread, at_bound = _spread(primitive, predicted), _share_at_bound(primitive, predicted)
+        spread, at_bound = spread_of(primitive, predicted), _share_at_bound(primitive, predicted)
         # ±1 are all values of a reflection; half a turn is an angle like any other, until moved images stay there
         may_be_stuck = not isinstance(primitive, Reflection) and not _full_circle(primitive)
         reason, error, failures = None, None, None
@@ -76,7 +76,7 @@ def collapse_report(
             applied, after = moves[name].double(), moved[name].double()
             at_bound = _share_at_bound(primitive, after)
             may_be_stuck = not isinstance(primitive, Reflection)
-            wanted, there = _spread(primitive, applied), _spread(primitive, after)
+            wanted, there = spread_of(primitive, applied), spread_of(primitive, after)
             if there < LEAST_SPREAD * wanted:
                 reason = (
                     f"predictions spread over {_say(primitive, there)} while the applied ones spread over "
@@ -84,7 +84,7 @@ def collapse_report(
                 )
             if isinstance(primitive, Rotation | Scale):
                 side = values["reflection"].double() if "reflection" in values else 1.0
-                errors = _equivariance_errors(primitive, predicted, applied, after, side)
+                errors = equivariance_errors(primitive, predicted, applied, after, side)
                 error = errors.median().item()
                 large = LARGE_TURN if isinstance(primitive, Rotation) else LARGE_ZOOM
                 failures = (errors > large).double().mean().item()
@@ -93,7 +93,7 @@ def collapse_report(
         report[name] = PrimitiveHealth(
             spread=spread,
             at_bound=at_bound,
-            from_identity=_distance(primitive, predicted, torch.full_like(predicted, primitive.identity)).mean().item(),
+            from_identity=distance(primitive, predicted, torch.full_like(predicted, primitive.identity)).mean().item(),
             equivariance_error=error,
             equivariance_failures=failures,
             collapsed=reason is not None,
@@ -102,7 +102,7 @@ def collapse_report(
     return report
 
 
-def _spread(primitive: Primitive, values: Tensor) -> float:
+def spread_of(primitive: Primitive, values: Tensor) -> float:
     """Standard deviation over the set; over both components for a translation."""
     if isinstance(primitive, Rotation):
         length = torch.hypot(torch.cos(values).mean(), torch.sin(values).mean()).item()
@@ -125,7 +125,7 @@ def _full_circle(primitive: Primitive) -> bool:
     return isinstance(primitive, Rotation) and primitive.full_circle
 
 
-def _distance(primitive: Primitive, values: Tensor, others: Tensor) -> Tensor:
+def distance(primitive: Primitive, values: Tensor, others: Tensor) -> Tensor:
     """Distance between values, ``(N,)``."""
     if isinstance(primitive, Rotation):
         return wrap_angle(values - others).abs()
@@ -134,7 +134,7 @@ def _distance(primitive: Primitive, values: Tensor, others: Tensor) -> Tensor:
     return (values - others).reshape(len(values), -1).norm(dim=1)
 
 
-def _equivariance_errors(
+def equivariance_errors(
     primitive: Primitive, before: Tensor, move: Tensor, after: Tensor, side: Tensor | float
 ) -> Tensor:
     """How far each pose of a moved image is from the moved pose, ``(N,)``; a mirrored object turns the other way.
@@ -146,7 +146,7 @@ def _equivariance_errors(
         expected = (before * move).clamp(low, high)
     else:
         expected = wrap_angle(before + side * move).clamp(low, high)
-    return _distance(primitive, after, expected)
+    return distance(primitive, after, expected)
 
 
 def _say(primitive: Primitive, spread: float) -> str:

@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
+from tokenstn.evaluation.collapse import collapse_report
 from tokenstn.geometry import Rotation, wrap_angle
-from tokenstn.training import collapse_report, draw_poses
+from tokenstn.training import draw_poses
 
 INDEX = np.arange(2000)
 NOISE = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

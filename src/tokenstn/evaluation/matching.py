@@ -1,0 +1,46 @@
+"""What cannot be evaluated is refused with a sentence, before anything is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from tokenstn.data import ImageTable
+from tokenstn.geometry import Group
+from tokenstn.models import TokenSTN
+
+
+def check_match(model: TokenSTN, table: ImageTable, group: Group, poses: str) -> None:
+    """Refuse, with a sentence, what cannot be evaluated."""
+    if len(group) == 0:
+        raise ValueError(f"the group {group.name!r} is empty: choose an order of at least 1")
+    if poses not in ("absolute", "relative"):
+        raise ValueError(f"poses={poses!r}: absolute or relative")
+    if model.preprocessing is None:
+        raise ValueError(
+            f"{type(model.classifier).__name__} does not say how its images are prepared: make the model with "
+            "preprocessing=Preprocessing(size, mean, std)"
+        )
+    if not table.classes or not bool((table.labels >= 0).any()):
+        return
+    if model.multi_label != table.multi_label:
+        has = ("one class", "several labels")
+        raise ValueError(
+            f"the classifier gives {has[model.multi_label]} for an image, {table.name} has {has[table.multi_label]}: "
+            "they must be alike"
+        )
+    if model.classes is not None and model.classes != table.classes:
+        raise ValueError(
+            f"the classifier knows the classes {_some(model.classes)}, {table.name} has {_some(table.classes)}: they "
+            "must be the same, in the same order; leave the labels out to measure consistency alone"
+        )
+
+
+def without_labels(table: ImageTable) -> ImageTable:
+    """The same images, unlabelled."""
+    return replace(table, labels=torch.full_like(table.labels, -1))
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

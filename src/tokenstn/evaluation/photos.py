@@ -1,0 +1,234 @@
+"""The original photos of a table, and the network's input after a pose was applied to them.
+
+A pose is applied to the pixels of the photo, in its own isotropic frame, before anything that changes the aspect:
+turning a squashed image is not squashing a turned one. Pixels stay floating point from the warp to the normalisation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional as F
+
+from tokenstn.data import BadImage, ImageDataset, ImageTable, UnreadableImageError, collate, fit, fit_matrix, to_float
+from tokenstn.geometry import Group, Orbit, invert, warp
+from tokenstn.models import Preprocessing
+
+Padding = Literal["reflection", "border", "mean"]
+Mode = Literal["bilinear", "bicubic", "nearest"]
+Size = tuple[int, int]
+
+KEPT_RESOLUTION = 2.0  # how many pixels of a photo are kept for each one of the network's, along a side
+
+
+class Photos(ImageDataset):
+    """Some rows of a table as ``ImageDataset`` gives them, and the pixels before they were fitted.
+
+    An element is a dict: ``image`` uint8 ``(C, h, w)``, exactly what prediction sees of the photo as it comes;
+    ``photo`` uint8 ``(C, H, W)``, the box cut out, of any size; ``label``, ``index`` and ``photo_size`` (that of the
+    cut-out). An image that cannot be read is a ``BadImage``.
+    """
+
+    def __init__(self, table: ImageTable, rows: Tensor, preprocessing: Preprocessing) -> None:
+        super().__init__(
+            table,
+            size=preprocessing.size,
+            resize=preprocessing.resize,
+            crop_share=preprocessing.crop_share,
+            interpolation=preprocessing.interpolation,
+            channels=len(preprocessing.mean),
+            on_bad="skip",
+        )
+        self.rows = rows
+        self.preprocessing = preprocessing
+
+    def __getitems__(self, positions: list[int]) -> list[dict[str, Any] | BadImage]:
+        return [self[position] for position in positions]
+
+    def __getitem__(self, position: int) -> dict[str, Any] | BadImage:
+        row = int(self.rows[position])
+        label = self.table.labels[row]
+        try:
+            photo = self._cut(self.table.read(row, self.channels), row)
+        except UnreadableImageError as error:
+            name = self.table.item_name(row)
+            self.bad[name] = error.reason
+            blank = torch.zeros(self.channels, *self.size, dtype=torch.uint8)
+            empty = {"image": blank, "label": label, "index": row, "photo_size": torch.zeros(2, dtype=torch.int64)}
+            return BadImage(name, error.reason, empty)
+        return {
+            "image": fit(photo, self.size, self.resize, self.crop_share, self.interpolation),
+            "photo": shrink(photo, self.preprocessing),
+            "label": label,
+            "index": row,
+            "photo_size": torch.tensor(photo.shape[1:]),
+        }
+
+
+def load_photos(
+    table: ImageTable, rows: Tensor, preprocessing: Preprocessing, batch_size: int = 64, workers: int = 0
+) -> DataLoader[Any]:
+    """Batches of photos in the order of ``rows (n,)``; see ``collate_photos``."""
+    return DataLoader(
+        Photos(table, rows, preprocessing), batch_size=batch_size, num_workers=workers, collate_fn=collate_photos
+    )
+
+
+def collate_photos(batch: Sequence[dict[str, Any] | BadImage]) -> dict[str, Any]:
+    """The batch that ``data.collate`` makes, with ``photo`` as a list, for photos differ in size."""
+    photos = [sample["photo"] for sample in batch if not isinstance(sample, BadImage)]
+    same_size = [
+        sample if isinstance(sample, BadImage) else {key: value for key, value in sample.items() if key != "photo"}
+        for sample in batch
+    ]
+    return {**collate(same_size), "photo": photos}
+
+
+def shrink(photo: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """A photo with more than twice the pixels that are needed along a side, at twice; others as they are.
+
+    Shrinking both sides alike, about the centre, commutes with every pose: the frame's unit, half the shorter side,
+    shrinks along, and a matrix commutes with a multiple of the identity. So turned small photos are small turned ones,
+    and an orbit of a 24-megapixel photo costs no more than one of a small photo.
+
+    >>> shrink(torch.zeros(3, 900, 1200, dtype=torch.uint8), Preprocessing((32, 32), (0.5,) * 3, (0.5,) * 3)).shape
+    torch.Size([3, 65, 87])
+    """
+    height, width = photo.shape[1:]
+    resized, _ = _layout((height, width), preprocessing)
+    factor = KEPT_RESOLUTION * max(resized[0] / height, resized[1] / width)
+    if factor >= 1:
+        return photo
+    factor = math.ceil(min(height, width) * factor) / min(height, width)  # whole pixels, so that the aspect stays
+    smaller = [round(height * factor), round(width * factor)]
+    return F.resize(photo, smaller, InterpolationMode(preprocessing.interpolation), antialias=True)
+
+
+class PhotoOrbit:
+    """The network's input for a batch of photos under every element of a group, made one at a time on the device.
+
+    ``orbit[k]`` is ``(B, C, h, w)``, normalised: every photo at pose k. Where that is the identity it is the image that
+    prediction on the file sees. A group's random first shear is drawn as ``geometry.Orbit`` does, by table row.
+    """
+
+    def __init__(
+        self,
+        batch: dict[str, Any],
+        group: Group,
+        preprocessing: Preprocessing,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        padding: Padding = "reflection",
+        mode: Mode = "bilinear",
+    ) -> None:
+        self.preprocessing = preprocessing
+        self.device = torch.device(device)
+        self.padding: Padding = padding
+        self.mode: Mode = mode
+        self._fitted = batch["image"]
+        self._orbit = Orbit(batch["image"], group, index=batch["index"], seed=seed)
+        self._photos = [photo.to(self.device) for photo in batch["photo"]]
+
+    def __len__(self) -> int:
+        return len(self._orbit)
+
+    def matrices(self, k: int) -> Tensor:
+        """The pose that element k gives to each photo, ``(B, 3, 3)`` in float64 on the CPU."""
+        return self._orbit.matrices(k)
+
+    def __getitem__(self, k: int) -> Tensor:
+        matrices = self.matrices(k)
+        if _is_identity(matrices):
+            return to_float(self._fitted.to(self.device), self.preprocessing.mean, self.preprocessing.std)
+        return posed_inputs(
+            self._photos, matrices, self.preprocessing, device=self.device, padding=self.padding, mode=self.mode
+        )
+
+
+def posed_inputs(
+    photos: Sequence[Tensor],
+    matrices: Tensor,
+    preprocessing: Preprocessing,
+    *,
+    device: torch.device | str = "cpu",
+    padding: Padding = "reflection",
+    mode: Mode = "bilinear",
+) -> Tensor:
+    """Apply a pose to each photo, fit, normalise: B photos uint8 ``(C, H, W)`` → float32 ``(B, C, h, w)``.
+
+    Args:
+        photos: of any sizes; those of one size are done together.
+        matrices: poses in the photos' frames, ``(B, 3, 3)``, or ``(3, 3)`` for all.
+        padding: what lies outside the photo: its reflection, its border continued, or the mean colour of the
+            preprocessing.
+        mode: how the warp reads between pixels.
+
+    >>> photo = torch.randint(256, (3, 40, 60), dtype=torch.uint8)
+    >>> posed_inputs([photo], Pose.of(rotation=1.0).matrix, Preprocessing((16, 16), (0.5,) * 3, (0.5,) * 3)).shape
+    torch.Size([1, 3, 16, 16])
+    """
+    matrices = matrices.expand(len(photos), 3, 3)
+    sizes: dict[Size, list[int]] = {}
+    for place, photo in enumerate(photos):
+        sizes.setdefault((photo.shape[1], photo.shape[2]), []).append(place)
+    inputs = torch.empty(len(photos), len(preprocessing.mean), *preprocessing.size, device=device)
+    mean, std = (torch.tensor(v, device=device)[:, None, None] for v in (preprocessing.mean, preprocessing.std))
+    for places in sizes.values():
+        pixels = torch.stack([photos[place].to(device) for place in places]).float()
+        posed = _pose(pixels, matrices[places], padding, mode, 255 * mean)
+        inputs[places] = (_fit(posed, preprocessing) / 255 - mean) / std
+    return inputs
+
+
+def _pose(pixels: Tensor, matrices: Tensor, padding: Padding, mode: Mode, mean: Tensor) -> Tensor:
+    """Photos of one size ``(b, C, H, W)`` at their poses; float, from 0 to 255."""
+    if _is_identity(matrices):
+        return pixels
+    applied = invert(matrices).to(torch.float32)
+    if padding == "mean":  # zeros around the mean
+        return warp(pixels - mean, applied, padding="zeros", mode=mode) + mean
+    return warp(pixels, applied, padding=padding, mode=mode)
+
+
+def _fit(pixels: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """``data.fit`` for a batch of floating-point photos of one size: ``(b, C, H, W)`` → ``(b, C, h, w)``."""
+    resized, (top, left) = _layout((pixels.shape[-2], pixels.shape[-1]), preprocessing)
+    if resized != tuple(pixels.shape[-2:]):
+        mode = InterpolationMode(preprocessing.interpolation)
+        pixels = F.resize(pixels, list(resized), mode, antialias=True)
+    pixels = pixels.clamp(0, 255)  # bicubic overshoots, and a file's pixels cannot
+    rows, columns = (
+        _reflected(length, start, count).to(pixels.device)
+        for length, start, count in zip(resized, (top, left), preprocessing.size, strict=True)
+    )
+    return pixels[..., rows[:, None], columns]
+
+
+def _layout(photo: Size, preprocessing: Preprocessing) -> tuple[Size, Size]:
+    """The size that ``data.fit`` resizes a photo to, and where the network's first row and column lie in that."""
+    size = preprocessing.size
+    matrix = fit_matrix(photo, size, preprocessing.resize, preprocessing.crop_share)
+    unit = min(size) / min(photo)
+    resized = round(photo[0] * unit * matrix[1, 1].item()), round(photo[1] * unit * matrix[0, 0].item())
+    shift = min(size) / 2 * matrix[:2, 2]  # from the network's centre to the photo's, in the network's pixels
+    return resized, (
+        round((resized[0] - size[0]) / 2 - shift[1].item()),
+        round((resized[1] - size[1]) / 2 - shift[0].item()),
+    )
+
+
+def _reflected(length: int, start: int, count: int) -> Tensor:
+    """The indices start … start + count − 1 of a row of ``length``, reflected at its outer edges."""
+    index = torch.arange(start, start + count) % (2 * length)
+    return torch.minimum(index, 2 * length - 1 - index)
+
+
+def _is_identity(matrices: Tensor) -> bool:
+    return torch.equal(matrices, torch.eye(3, dtype=matrices.dtype, device=matrices.device).expand_as(matrices))

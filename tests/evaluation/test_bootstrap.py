@@ -1,0 +1,102 @@
+"""Intervals that know what belongs together."""
+
+import numpy as np
+import pytest
+import torch
+
+from tokenstn.evaluation.bootstrap import (
+    cluster_bootstrap,
+    cluster_mean_interval,
+    paired_difference,
+    resampled_weights,
+)
+from tokenstn.evaluation.results import Interval
+from tokenstn.evaluation.selective import Ranking
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_whole_clusters_are_drawn():
+    clusters = torch.tensor([7, 3, 7, 3, 3, 11])
+    for weights in resampled_weights(clusters, draws=20):
+        assert weights[0] == weights[2] and weights[1] == weights[3] == weights[4]
+        assert weights[[0, 1, 5]].sum() == 3
+
+
+def test_the_quick_way_for_means_is_the_general_one():
+    values, clusters = random(200), torch.arange(200) % 37
+    numbers = values.numpy()
+    general = cluster_bootstrap(lambda w: float(np.dot(w, numbers) / w.sum()), clusters, draws=100, seed=3)
+    assert general is not None
+    quick = cluster_mean_interval(values, clusters, draws=100, seed=3)
+    for name in ("value", "low", "high"):
+        assert getattr(quick, name) == pytest.approx(getattr(general, name))
+
+
+def test_elements_and_images_may_be_given_as_they_are():
+    values = random(4, 50)
+    flat = cluster_mean_interval(values.flatten(), torch.arange(50).repeat(4))
+    assert cluster_mean_interval(values, torch.arange(50)) == flat
+
+
+def test_independent_answers_get_the_interval_of_the_normal_approximation():
+    values = random(2000)
+    interval = cluster_mean_interval(values, torch.arange(2000))
+    half = 1.96 * values.std().item() / 2000**0.5
+    assert interval.value == pytest.approx(values.mean().item())
+    assert interval.high - interval.low == pytest.approx(2 * half, rel=0.1)
+
+
+def test_copies_of_an_image_add_no_certainty():
+    image = random(100)
+    once = cluster_mean_interval(image, torch.arange(100))
+    copies = cluster_mean_interval(image.expand(16, 100), torch.arange(100))
+    naive = cluster_mean_interval(image.expand(16, 100), torch.arange(1600).reshape(16, 100))
+    assert (copies.low, copies.high) == pytest.approx((once.low, once.high))
+    assert naive.high - naive.low < 0.4 * (once.high - once.low)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    covered = 0
+    for seed in range(200):
+        values = random(60, seed=seed)
+        interval = cluster_mean_interval(values, torch.arange(60), draws=200, seed=seed)
+        covered += interval.low <= 0.5 <= interval.high
+    assert 0.88 <= covered / 200 <= 0.99  # 60 clusters: slightly too narrow, and the noise of 200 draws
+
+
+def test_a_paired_difference_is_narrower_than_two_unpaired_ones():
+    hard = random(300)
+    a, b = hard + 0.05 + 0.01 * random(300, seed=1), hard + 0.01 * random(300, seed=2)
+    difference = paired_difference(a, b, torch.arange(300))
+    assert difference.value == pytest.approx((a - b).mean().item()) and difference.low > 0.04
+    unpaired = cluster_mean_interval(a, torch.arange(300))
+    assert difference.high - difference.low < 0.1 * (unpaired.high - unpaired.low)
+    right, other = torch.tensor([[True, False]]), torch.tensor([[False, False]])
+    assert paired_difference(right, other, torch.arange(2)).value == 0.5
+
+
+def test_the_same_seed_gives_the_same_interval():
+    ranking = Ranking.of(random(100), random(100, seed=1) < 0.3)
+    first, again, other = (cluster_bootstrap(ranking.auroc, torch.arange(100), 50, seed) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_an_undefined_statistic_has_no_interval_and_undefined_draws_are_left_out():
+    assert cluster_bootstrap(Ranking.of(random(5), torch.zeros(5)).auroc, torch.arange(5)) is None
+    rare = cluster_bootstrap(Ranking.of(random(5), torch.arange(5) == 0).auroc, torch.arange(5), draws=50)
+    assert rare is not None and 0 <= rare.low <= rare.high <= 1
+    assert cluster_mean_interval(torch.ones(3), torch.zeros(3)) == Interval(1.0, 1.0, 1.0)
+
+
+def test_what_cannot_be_drawn_from_is_refused_with_a_sentence():
+    with pytest.raises(ValueError, match="no answers to draw from"):
+        cluster_mean_interval(torch.zeros(0), torch.zeros(0))
+    with pytest.raises(ValueError, match=r"clusters of shape \(3,\) do not go with values of shape \(2, 4\)"):
+        cluster_mean_interval(torch.zeros(2, 4), torch.zeros(3))
+    with pytest.raises(ValueError, match="draws=0"):
+        cluster_mean_interval(torch.zeros(2), torch.arange(2), draws=0)
+    with pytest.raises(ValueError, match="the same images and the same group"):
+        paired_difference(torch.zeros(2), torch.zeros(3), torch.arange(2))

@@ -1,0 +1,105 @@
+"""A verdict in words, from the answers of any classifier."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tokenstn.evaluation.diagnosis import diagnose_answers
+from tokenstn.evaluation.evaluate import evaluate
+from tokenstn.geometry import rotation_group, rotoscale_group, scale_group, translation_group
+
+from .toys import HonestSTN, Reader, bare_model, table_of
+
+FAST = {"cost": False, "controls": False, "draws": 10}
+
+
+def diagnosed(model, group, table=None, **options):
+    found = evaluate(model, table or table_of(40), group=group, model_name="my-model", **(FAST | options))
+    return diagnose_answers(found.evaluation, found.answers), found
+
+
+def test_a_classifier_that_minds_a_turn_is_told_so():
+    diagnosis, found = diagnosed(bare_model(), rotation_group(4))
+    assert diagnosis.verdict == (
+        "100.0% right on images as they come; loses 100 ± 0 points when turned; worst at 90°; agrees with itself on 0% "
+        "of turned copies"
+    )
+    assert [point.at for point in diagnosis.by_angle] == [0.0, 90.0, 180.0, 270.0]
+    assert [point.accuracy for point in diagnosis.by_angle] == list(found.evaluation.bare.by_element)
+    step = diagnosis.next_steps[0]
+    assert "tokenstn train signposts --classifier my-model --primitives=[rotation] --out RUN" in step
+    assert any("above (−100 points)" in step for step in diagnosis.next_steps)
+
+
+def test_the_half_width_is_that_of_the_paired_drop():
+    """Half of the images lose three quarters of their turned copies, the others nothing."""
+    _, found = diagnosed(bare_model(), rotation_group(5))
+    correct = torch.ones(5, 40, dtype=torch.bool)
+    correct[2:, :20] = False
+    bare = dataclasses.replace(found.answers.bare, correct=correct)
+    scores = dataclasses.replace(
+        found.evaluation.bare, upright=1.0, by_element=tuple(correct.double().mean(1).tolist())
+    )
+    diagnosis = diagnose_answers(
+        dataclasses.replace(found.evaluation, bare=scores), dataclasses.replace(found.answers, bare=bare)
+    )
+    drop = diagnosis.losses["turned"].drop
+    assert drop.value == pytest.approx(0.375)
+    expected = 1.96 * 0.375 / 40**0.5  # each image loses 0 or ¾, with equal probability
+    assert (drop.high - drop.low) / 2 == pytest.approx(expected, rel=0.15)
+    assert f"loses 38 ± {100 * (drop.high - drop.low) / 2:.0f} points" in diagnosis.verdict
+    assert any("narrower interval" in step for step in diagnosis.next_steps)
+
+
+def test_angle_and_scale_are_told_apart():
+    diagnosis, _ = diagnosed(bare_model(), rotoscale_group(4, scales=3))
+    assert set(diagnosis.losses) == {"turned", "scaled"}
+    assert [point.at for point in diagnosis.by_scale] == pytest.approx([0.75, 0.875, 1.0])
+    assert len(diagnosis.by_angle) == 4
+    assert diagnosis.losses["scaled"].drop.value == 0.0 and not diagnosis.losses["scaled"].notable
+    assert "loses 0.0 ± 0.0 points when scaled" in diagnosis.verdict
+    assert "--primitives=[rotation] " in diagnosis.next_steps[0]
+
+
+def test_a_robust_classifier_is_left_alone():
+    diagnosis, _ = diagnosed(bare_model(), scale_group(3))
+    assert not any(loss.notable for loss in diagnosis.losses.values())
+    assert diagnosis.next_steps == (
+        "it needs no rectifier for these movements; other groups can be tried: scale, rotoscale, reflection",
+    )
+
+
+def test_without_labels_there_are_consistency_and_confidence():
+    diagnosis, _ = diagnosed(bare_model(), rotation_group(4), labels=False)
+    assert diagnosis.losses["turned"].drop is None and diagnosis.losses["turned"].notable
+    assert diagnosis.verdict.startswith("agrees with itself on 0% of turned copies, least at 90°; its confidence goes")
+    assert all(point.accuracy is None for point in diagnosis.by_angle)
+    assert "tokenstn train" in diagnosis.next_steps[0] and "labels" in diagnosis.next_steps[-1]
+
+
+def test_a_classifier_that_does_better_on_turned_images_raises_a_question():
+    class Sideways(Reader):
+        def forward(self, images):
+            return super().forward(images.rot90(1, (-2, -1)))
+
+    model = bare_model()
+    model.backbone.classifier = Sideways()
+    diagnosis, _ = diagnosed(model, rotation_group(2 * 2))
+    assert "gains 33 ±" in diagnosis.verdict
+    assert any("look whether they stand upright" in step for step in diagnosis.next_steps)
+
+
+def test_a_rectified_model_says_what_its_rectifier_does():
+    diagnosis, _ = diagnosed(HonestSTN(), rotation_group(4))
+    assert "with its rectifier it reaches 100.0% over the group, without it 25.0%" in diagnosis.next_steps[0]
+
+
+def test_other_groups_move():
+    diagnosis, _ = diagnosed(bare_model(), translation_group(3))
+    assert set(diagnosis.losses) == {"moved"} and "when moved; worst at element" in diagnosis.verdict
+
+
+def test_one_element_moves_nothing():
+    diagnosis, _ = diagnosed(bare_model(), rotation_group(1))
+    assert diagnosis.losses == {} and "nothing was moved" in diagnosis.verdict
