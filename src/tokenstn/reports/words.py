@@ -1,0 +1,135 @@
+"""What an evaluation means, in sentences: the verdict, what was done to the images, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from tokenstn.evaluation.results import Element, Evaluation, Scores
+from tokenstn.reports.numbers import count, percent, points
+from tokenstn.reports.orbit import angles, scales
+
+ROBUST_LOSS = 0.02  # of accuracy, over the orbit
+ROBUST_CONSISTENCY = 0.95
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do next, and the command for it where there is one."""
+
+    sentence: str
+    command: str | None = None
+
+
+def movement(evaluation: Evaluation) -> str:
+    """What the group does to an image, as a participle: "turned and resized"."""
+    elements = evaluation.elements
+    done = [
+        word
+        for word, happens in (
+            ("sheared", "shear" in evaluation.group),
+            ("turned", len(angles(elements)) > 1),
+            ("resized", len(scales(elements)) > 1),
+            ("mirrored", any(element.reflection < 0 for element in elements)),
+            ("shifted", any(element.translation != (0.0, 0.0) for element in elements)),
+        )
+        if happens
+    ]
+    return " and ".join([", ".join(done[:-1]), done[-1]] if len(done) > 1 else done) or "moved"
+
+
+def place(element: Element) -> str:
+    """Where in the orbit an element is.
+
+    >>> place(Element(rotation_deg=135.0, scale=0.75))
+    '135° and size ×0.75'
+    """
+    parts = []
+    if element.reflection < 0:
+        parts.append("mirrored")
+    if element.rotation_deg or (element.scale == 1 and element.translation == (0.0, 0.0) and not parts):
+        parts.append(f"{element.rotation_deg:.4g}°")
+    if element.scale != 1:
+        parts.append(f"size ×{element.scale:.3g}")
+    if element.translation != (0.0, 0.0):
+        parts.append(f"shifted by ({element.translation[0]:.3g}, {element.translation[1]:.3g})")
+    return " and ".join(parts)
+
+
+def worst_place(evaluation: Evaluation, scores: Scores) -> str | None:
+    """Where the accuracy is lowest, or without labels the agreement."""
+    values = scores.by_element or scores.consistency_by_element
+    if len(values) < 2:
+        return None
+    return place(evaluation.elements[min(range(len(values)), key=values.__getitem__)])
+
+
+def headline(evaluation: Evaluation) -> str:
+    """The verdict in one sentence."""
+    bare, after, moved = evaluation.bare, evaluation.rectified, movement(evaluation)
+    if after is None:
+        if bare.mean is None or bare.upright is None:
+            return f"The classifier gives the same answer on {percent(bare.consistency)} of {moved} copies."
+        lost = bare.upright - bare.mean
+        if lost < ROBUST_LOSS:
+            return f"The classifier hardly minds when images are {moved}: {points(-lost)} over the orbit."
+        return f"The classifier loses {points(lost).lstrip('+')} when images are {moved}."
+    if bare.mean is None or after.mean is None:
+        return (
+            f"Rectified, {percent(after.consistency)} of {moved} copies get the same answer; "
+            f"bare, {percent(bare.consistency)} do."
+        )
+    gain = after.mean - bare.mean
+    if gain <= 0:
+        return f"Rectification does not help here: {points(gain)} over {moved} copies."
+    return f"Rectification lifts accuracy on {moved} images from {percent(bare.mean)} to {percent(after.mean)}."
+
+
+def subline(evaluation: Evaluation) -> str:
+    """The second thing to know: the price upright, the worst place, the agreement."""
+    bare, after = evaluation.bare, evaluation.rectified
+    sentences = []
+    if after is not None and bare.upright is not None and after.upright is not None:
+        sentences.append(
+            f"On the images as they come it goes from {percent(bare.upright)} to {percent(after.upright)} "
+            f"({points(after.upright - bare.upright)})."
+        )
+    elif bare.upright is not None and bare.mean is not None:
+        sentences.append(f"It has {percent(bare.upright)} as they come and {percent(bare.mean)} over the orbit.")
+    scores = after if after is not None else bare
+    where = worst_place(evaluation, scores)
+    if where is not None:
+        value = min(scores.by_element or scores.consistency_by_element)
+        sentences.append(f"It is worst at {where} ({percent(value)}).")
+    if scores.mean is not None and len(evaluation.elements) > 1:
+        before = f", {percent(bare.consistency)} before" if after is not None else ""
+        sentences.append(f"It agrees with itself on {percent(scores.consistency)} of the moved copies{before}.")
+    return " ".join(sentences)
+
+
+def advice(evaluation: Evaluation) -> Advice:
+    """What to do next."""
+    bare, after, flips = evaluation.bare, evaluation.rectified, evaluation.flips
+    if after is None:
+        robust = (
+            bare.consistency >= ROBUST_CONSISTENCY
+            if bare.mean is None or bare.upright is None
+            else bare.upright - bare.mean < ROBUST_LOSS
+        )
+        if robust:
+            return Advice("Nothing needs to be done for these movements. Try another group, or your own worst photos.")
+        return Advice(
+            "Train a rectifier in front of it; the classifier itself stays as it is, and no labels are needed.",
+            f"tokenstn train {shlex.quote(evaluation.data)} --classifier {shlex.quote(evaluation.model)}"
+            " --out runs/rectified",
+        )
+    if flips is not None and flips.overall.broken > flips.overall.fixed:
+        return Advice(
+            f"Do not use this rectifier as it is: it breaks {count(flips.overall.broken)} answers and fixes "
+            f"{count(flips.overall.fixed)}. See the broken ones in the gallery, and whether a primitive has collapsed."
+        )
+    if any(found.collapsed for found in evaluation.pose.values()):
+        return Advice("A primitive has collapsed: train longer, or without that primitive. See “Poses”.")
+    if evaluation.warnings or any(control.warns for control in evaluation.controls):
+        return Advice("Read the warnings before you rely on these figures.")
+    return Advice("Look at the broken and ambiguous examples, then set a target risk from the risk–coverage curve.")
