@@ -29,9 +29,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --editable ".[dev,medical]" --constraint constraints.txt
 	touch $@
 
-# a classifier that breaks when the camera turns, and its repair: a small ViT on the embedded digits, two CPU cores
+# a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
 quickstart: $(INSTALLED)
-	$(BIN)/tokenstn train digits --primitives=[rotation] --epochs=60 --batch_size=64 --rate=2e-3 --out=runs/quickstart
+	$(BIN)/tokenstn train mnist-mini --primitives=[rotation] --classifier_epochs=12 --epochs=24 --batch_size=64 \
+		--out=runs/quickstart
 
 # the picture in the README, from a rectifier trained on the spot
 picture: $(INSTALLED)

@@ -1,11 +1,12 @@
 """The three terms that teach a ring to follow a turn, against brute force."""
 
 import math
+import socket
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, distributed, multiprocessing
 from torch.nn import functional as F
 
 from tokenstn.geometry import Rotation
@@ -120,3 +121,30 @@ def test_it_runs_in_fp32_under_autocast():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         within = ring_loss(ring(raw), ring(raw.roll(1, -1)), turn)
     assert within.dtype == torch.float32 and within == ring_loss(ring(raw), ring(raw.roll(1, -1)), turn)
+
+
+def gradients(rank: int, world: int, rings: Tensor, turn: Tensor, port: int, answers) -> None:
+    """One process of a distributed run: the gradient of its share of the images, as DDP averages it."""
+    store = distributed.TCPStore("127.0.0.1", port, world, is_master=rank == 0)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=world)
+    share = rings[:, rank::world].clone().requires_grad_()
+    ring_loss(Circular(Rotation(), share[0]), Circular(Rotation(), share[1]), turn[rank::world]).backward()
+    answers.put((rank, (share.grad / world).tolist()))
+    distributed.destroy_process_group()
+
+
+def test_two_processes_share_their_mean_ring():
+    generator = torch.Generator().manual_seed(0)
+    rings = 2 * torch.randn(2, 12, 36, generator=generator) + torch.randn(36, generator=generator)
+    turn = STEP * torch.randint(36, (12,), generator=generator)
+    whole = rings.clone().requires_grad_()
+    ring_loss(Circular(Rotation(), whole[0]), Circular(Rotation(), whole[1]), turn).backward()
+    assert whole.grad is not None
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    answers = multiprocessing.get_context("spawn").SimpleQueue()
+    multiprocessing.spawn(gradients, (2, rings, turn, port, answers), nprocs=2)
+    for _ in range(2):
+        rank, found = answers.get()
+        torch.testing.assert_close(torch.tensor(found), whole.grad[:, rank::2], atol=1e-6, rtol=1e-4)

@@ -1,7 +1,7 @@
 """Training: losses, poses, freezing and the checks around them. What is imported here needs no Lightning."""
 
+from tokenstn.evaluation.collapse import PrimitiveHealth, collapse_report
 from tokenstn.training.alignment import absolute_alignment, relative_alignment, variance_preserving
-from tokenstn.training.collapse import PrimitiveHealth, collapse_report
 from tokenstn.training.freezing import (
     FrozenReport,
     freeze_all,

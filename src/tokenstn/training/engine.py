@@ -7,29 +7,38 @@ not.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import lightning
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+import torch
+from lightning.pytorch import Callback, loggers
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
 
 from tokenstn.data import ImageTable
+from tokenstn.evaluation.collapse import PrimitiveHealth
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
-from tokenstn.training.loading import load
+from tokenstn.training.loading import OnBad, load
 from tokenstn.training.module import ClassifierTraining, RectifierTraining
+from tokenstn.training.monitor import CollapseMonitor
 from tokenstn.training.recipes import Recipe
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a run happens. All but workers goes to Lightning's Trainer as it is."""
+    """Where and how a run happens; most of it goes to Lightning's Trainer as it is.
+
+    accumulate: batches for one step of the optimizer. compile: whether torch compiles the networks. logger: the name of
+    one more of Lightning's loggers, such as WandbLogger. workers: processes that read images. on_bad: ``raise`` an
+    error for an image that cannot be read, or ``skip`` it.
+    """
 
     accelerator: str = "auto"
     devices: int | str = "auto"
@@ -37,8 +46,31 @@ class Machine:
     strategy: str = "auto"
     precision: str = "32-true"
     accumulate: int = 1
+    compile: bool = False
+    logger: str | None = None
     workers: int = 0
+    on_bad: OnBad = "raise"
     progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1 or self.workers < 0:
+            raise ValueError(f"accumulate={self.accumulate} is at least 1 and workers={self.workers} at least 0")
+        if self.logger is not None and self.logger not in loggers.__all__:
+            raise ValueError(f"unknown logger {self.logger!r}; Lightning has {', '.join(loggers.__all__)}")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is left of a run beside the weights: the last figures, what was frozen, and the state of each primitive.
+
+    epochs: how many were run. unreadable: images that were left out, name → reason.
+    """
+
+    figures: dict[str, float]
+    epochs: int
+    unreadable: dict[str, str]
+    frozen: FrozenReport | None = None
+    collapse: dict[str, PrimitiveHealth] = field(default_factory=dict)
 
 
 def train_classifier(
@@ -50,11 +82,10 @@ def train_classifier(
     seed: int = 0,
     machine: Machine = Machine(),
     resume: bool = False,
-) -> dict[str, float]:
-    """Train the classifier of a bare model on the images as they are; returns the last validation figures."""
-    preprocessing = _preprocessing_of(model)
-    module = ClassifierTraining(model.classifier, recipe, preprocessing, seed, table.multi_label)
-    return _fit(module, table, preprocessing, recipe, out, seed, machine, resume, best="val/upright", mode="max")
+) -> Trained:
+    """Train the classifier of a bare model on the images as they are."""
+    module = classifier_training(model, table, recipe, seed)
+    return _fit(module, table, out, machine, resume, best="val/upright", mode="max", callbacks=[])
 
 
 def train_rectifier(
@@ -68,47 +99,54 @@ def train_rectifier(
     labelled: bool = True,
     machine: Machine = Machine(),
     resume: bool = False,
-) -> tuple[dict[str, float], FrozenReport]:
-    """Train the rectifier of a model; its classifier is frozen as the recipe says.
-
-    Returns:
-        The last validation figures, and what was frozen.
-    """
+) -> Trained:
+    """Train the rectifier of a model; its classifier is frozen as the recipe says."""
     freeze = freeze_all if recipe.classifier == "frozen" else freeze_first_half
     frozen = freeze(model.classifier)
-    preprocessing = _preprocessing_of(model)
-    module = RectifierTraining(model, recipe, preprocessing, seed, upright, labelled)
-    figures = _fit(module, table, preprocessing, recipe, out, seed, machine, resume, best="val/loss", mode="min")
+    module = RectifierTraining(model, recipe, _preprocessing_of(model), seed, upright, labelled)
+    monitor = CollapseMonitor()
+    trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[monitor])
     model.eval()
-    return figures, frozen
+    return replace(trained, frozen=frozen, collapse=monitor.report)
+
+
+def classifier_training(model: TokenSTN, table: ImageTable, recipe: Recipe, seed: int = 0) -> ClassifierTraining:
+    """The Lightning module that trains the classifier of a bare model."""
+    return ClassifierTraining(model.classifier, recipe, _preprocessing_of(model), seed, table.multi_label)
 
 
 def _fit(
-    module: lightning.LightningModule,
+    module: ClassifierTraining | RectifierTraining,
     table: ImageTable,
-    preprocessing: Preprocessing,
-    recipe: Recipe,
     out: Path,
-    seed: int,
     machine: Machine,
     resume: bool,
     best: str,
     mode: str,
-) -> dict[str, float]:
-    checkpoints = out / "checkpoints"
+    callbacks: list[Callback],
+) -> Trained:
+    checkpoints, recipe = out / "checkpoints", module.recipe
     last = checkpoints / "last.ckpt"
     if resume and not last.is_file():
         raise FileNotFoundError(f"{out} has no checkpoint to go on from; start it without resume")
-    lightning.seed_everything(seed, verbose=False)
+    lightning.seed_everything(module.seed, verbose=False)
     training, validation = (
-        load(table, split, preprocessing, recipe.batch_size, seed, machine.workers) for split in ("train", "val")
+        load(table, split, module.preprocessing, recipe.batch_size, module.seed, machine.workers, machine.on_bad)
+        for split in ("train", "val")
     )
     kept = ModelCheckpoint(checkpoints, "best", monitor=best, mode=mode, save_last=True, enable_version_counter=False)
+    callbacks = [*callbacks, kept]
+    if recipe.patience is not None:
+        callbacks.append(EarlyStopping(best, patience=recipe.patience, mode=mode))
     module.train()  # Lightning leaves the modes as it finds them
-    with _without_chatter():
-        trainer = _trainer(recipe, out, machine, kept)
+    with _without_chatter(), _compiled(module if machine.compile else None):
+        trainer = _trainer(recipe, out, machine, callbacks)
         trainer.fit(module, training, validation, ckpt_path=str(last) if resume else None, weights_only=True)
-    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+    if recipe.patience is not None:
+        best_weights = torch.load(kept.best_model_path, map_location="cpu", weights_only=True)["state_dict"]
+        module.load_state_dict(best_weights)
+    figures = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    return Trained(figures, trainer.current_epoch, module.unreadable)
 
 
 class _Progress(RichProgressBar):
@@ -118,7 +156,7 @@ class _Progress(RichProgressBar):
         return {name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"}
 
 
-def _trainer(recipe: Recipe, out: Path, machine: Machine, checkpoints: ModelCheckpoint) -> lightning.Trainer:
+def _trainer(recipe: Recipe, out: Path, machine: Machine, callbacks: list[Callback]) -> lightning.Trainer:
     return lightning.Trainer(
         accelerator=machine.accelerator,
         devices=machine.devices,
@@ -129,15 +167,43 @@ def _trainer(recipe: Recipe, out: Path, machine: Machine, checkpoints: ModelChec
         max_epochs=recipe.epochs,
         gradient_clip_val=recipe.clip,
         default_root_dir=out,
-        logger=[CSVLogger(out, name="logs", version="csv"), TensorBoardLogger(out, name="logs", version="tensorboard")],
-        callbacks=[checkpoints, *([_Progress()] if machine.progress else [])],
+        logger=_loggers(out, machine.logger),
+        callbacks=[*callbacks, *([_Progress()] if machine.progress else [])],
         use_distributed_sampler=False,  # the order of images is our own, and knows about processes
         num_sanity_val_steps=0,
         enable_model_summary=False,
         enable_progress_bar=machine.progress,
         log_every_n_steps=1,
-        deterministic="warn",
+        # equal to the bit is promised on the CPU; on CUDA this mode fills every fresh tensor
+        deterministic="warn" if machine.accelerator == "cpu" or not torch.cuda.is_available() else False,
     )
+
+
+def _loggers(out: Path, another: str | None) -> list[loggers.Logger]:
+    """CSV and TensorBoard always, and one more by its name in Lightning."""
+    kept: list[loggers.Logger] = [
+        loggers.CSVLogger(out, name="logs", version="csv"),
+        loggers.TensorBoardLogger(out, name="logs", version="tensorboard"),
+    ]
+    if another is not None:
+        kind = getattr(loggers, another)
+        takes_folder = "save_dir" in inspect.signature(kind).parameters
+        kept.append(kind(save_dir=str(out / "logs")) if takes_folder else kind())
+    return kept
+
+
+@contextmanager
+def _compiled(module: ClassifierTraining | RectifierTraining | None) -> Iterator[None]:
+    """The networks of a module compiled in place while it trains, and as they were afterwards."""
+    networks = [] if module is None else [module.model.classifier, module.model.localizer]
+    networks = [network for network in networks if network is not None]
+    for network in networks:
+        network.compile()
+    try:
+        yield
+    finally:
+        for network in networks:
+            network._compiled_call_impl = None  # torch has no other way back
 
 
 @contextmanager
@@ -150,6 +216,7 @@ def _without_chatter() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*in eval mode at the start of training.*")  # what is frozen
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)  # Lightning's own, under a newer torch
+        warnings.filterwarnings("ignore", ".*training_step` returned `None`.*")  # no image of a batch could be read
         warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # going on in the same folder is meant
         try:
             yield

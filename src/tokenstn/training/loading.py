@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import DataLoader
@@ -11,8 +11,10 @@ from tokenstn.data import ImageDataset, ImageTable, collate
 from tokenstn.models import Preprocessing
 from tokenstn.training.order import EpochOrder
 
+OnBad = Literal["raise", "skip"]
 
-def prepared(table: ImageTable, split: str, preprocessing: Preprocessing) -> ImageDataset:
+
+def prepared(table: ImageTable, split: str, preprocessing: Preprocessing, on_bad: OnBad = "raise") -> ImageDataset:
     """The images of a split, fitted as the preprocessing says, in as many channels as it has statistics for."""
     return ImageDataset(
         table,
@@ -22,14 +24,21 @@ def prepared(table: ImageTable, split: str, preprocessing: Preprocessing) -> Ima
         crop_share=preprocessing.crop_share,
         interpolation=preprocessing.interpolation,
         channels=len(preprocessing.mean),
+        on_bad=on_bad,
     )
 
 
 def load(
-    table: ImageTable, split: str, preprocessing: Preprocessing, batch_size: int, seed: int = 0, workers: int = 0
+    table: ImageTable,
+    split: str,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    seed: int = 0,
+    workers: int = 0,
+    on_bad: OnBad = "raise",
 ) -> DataLoader[Any]:
     """Batches of a split: shuffled anew in every epoch for training, as they come otherwise."""
-    images, training = prepared(table, split, preprocessing), split == "train"
+    images, training = prepared(table, split, preprocessing, on_bad), split == "train"
     return DataLoader(
         images,
         batch_size=batch_size,

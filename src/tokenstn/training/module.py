@@ -1,14 +1,15 @@
 """The Lightning modules: one trains a classifier on the data as they are, one the rectifier in front of it.
 
-Batches are ``{"image": uint8 (B, C, h, w), "label": (B,) or (B, L), "index": (B,)}``. Poses are drawn on the CPU as a
-function of (seed, epoch, image) and applied on the device, so that a run does not depend on the order of the images,
-the number of processes, or where it was interrupted.
+Batches are those of ``data.collate``: images that could not be read are missing, B may even be 0. Poses and the noise
+of random views are drawn on the CPU as a function of (seed, epoch, image) and applied on the device, so that a run does
+not depend on the order of the images, the number of processes, or where it was interrupted.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import lightning
@@ -18,16 +19,28 @@ from torch import Tensor, nn
 from tokenstn.data import to_float
 from tokenstn.geometry import Pose, Rotation, Scale, warp
 from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.posteriors import Posterior
 from tokenstn.training.alignment import absolute_alignment, relative_alignment, variance_preserving
+from tokenstn.training.corners import vary_corners
 from tokenstn.training.freezing import keep_frozen_parts_in_eval
 from tokenstn.training.losses import classification_loss, kl_loss
-from tokenstn.training.poses import draw_pose_pairs, draw_poses
+from tokenstn.training.poses import draw_pose_pairs, draw_poses, image_noise
 from tokenstn.training.recipes import Recipe
 
-Batch = dict[str, Tensor]
+Batch = dict[str, Any]
 JITTER = (Rotation(bound=math.radians(14)), Scale(bound=0.9))  # what an upright classifier sees of other poses
 
-VALIDATION_VIEWS = 4
+
+@dataclass(frozen=True)
+class PosedBatch:
+    """Poses found for images as they come, how they were then moved, and what was found for the moved ones.
+
+    Each ``{primitive: (B,)}``, or ``(B, 2)`` for a translation, on the CPU.
+    """
+
+    found: dict[str, Tensor]
+    moves: dict[str, Tensor]
+    found_moved: dict[str, Tensor]
 
 
 class _Training(lightning.LightningModule):
@@ -36,14 +49,21 @@ class _Training(lightning.LightningModule):
     def __init__(self, recipe: Recipe, preprocessing: Preprocessing, seed: int) -> None:
         super().__init__()
         self.recipe, self.preprocessing, self.seed = recipe, preprocessing, seed
+        self.unreadable: dict[str, str] = {}  # name → reason, of images that were left out
 
     def train(self, mode: bool = True) -> _Training:
         super().train(mode)
         keep_frozen_parts_in_eval(self)
         return self
 
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        """Only what is computed with; indices stay where numbers are drawn from them."""
+        moved = {name: batch[name].to(device, non_blocking=True) for name in ("image", "label")}
+        return {**batch, **moved}
+
     def images(self, batch: Batch) -> Tensor:
-        """Normalised images ``(B, C, h, w)`` on the device."""
+        """Normalised images ``(B, C, h, w)`` on the device; those that could not be read are remembered."""
+        self.unreadable.update(batch.get("bad", ()))
         return to_float(batch["image"], self.preprocessing.mean, self.preprocessing.std)
 
     def at_pose(self, images: Tensor, pose: Pose) -> tuple[Tensor, Pose]:
@@ -75,18 +95,29 @@ class ClassifierTraining(_Training):
         super().__init__(recipe, preprocessing, seed)
         self.model = TokenSTN(classifier, primitives=(), multi_label=multi_label)
 
-    def training_step(self, batch: Batch, number: int) -> Tensor:
-        slightly = draw_poses(JITTER, self.seed, self.current_epoch, batch["index"].cpu())
-        images, _ = self.at_pose(self.images(batch), slightly)
-        probabilities = self.model(images).probabilities
-        loss = classification_loss(probabilities, batch["label"], self.model.multi_label, self.recipe.label_smoothing)
-        self.log("train/loss", loss, prog_bar=True, on_step=False, on_epoch=True, batch_size=len(images))
+    def training_step(self, batch: Batch, number: int) -> Tensor | None:
+        images = self.images(batch)
+        if not bool(labelled_rows(batch["label"]).any()):
+            return None
+        loss = self.loss(images, batch)
+        self.log("train/loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(images))
         return loss
 
+    def loss(self, images: Tensor, batch: Batch) -> Tensor:
+        """Of the labelled images ``(B, C, h, w)``, turned and zoomed slightly; a scalar."""
+        known = labelled_rows(batch["label"])
+        slightly = draw_poses(JITTER, self.seed, self.current_epoch, batch["index"][known.cpu()])
+        images, _ = self.at_pose(images[known], slightly)
+        labels, model = batch["label"][known], self.model
+        return classification_loss(model(images).probabilities, labels, model.multi_label, self.recipe.label_smoothing)
+
     def validation_step(self, batch: Batch, number: int) -> None:
-        probabilities = self.model(self.images(batch)).probabilities
-        loss = classification_loss(probabilities, batch["label"], self.model.multi_label)
-        right = share_right(probabilities, batch["label"])
+        images, known = self.images(batch), labelled_rows(batch["label"])
+        if not bool(known.any()):
+            return
+        probabilities, labels = self.model(images[known]).probabilities, batch["label"][known]
+        loss = classification_loss(probabilities, labels, self.model.multi_label)
+        right = share_right(probabilities, labels)
         self.log_dict(
             {"val/loss": loss, "val/upright": right}, prog_bar=True, sync_dist=True, batch_size=len(probabilities)
         )
@@ -116,35 +147,44 @@ class RectifierTraining(_Training):
             raise ValueError("this recipe learns from labels alone, and the images have none; use the default recipe")
         self.model, self.upright, self.labelled = model, upright, labelled
 
-    def training_step(self, batch: Batch, number: int) -> Tensor:
-        terms = self.terms(self.images(batch), batch)
+    def training_step(self, batch: Batch, number: int) -> Tensor | None:
+        images = self.images(batch)
+        if len(images) == 0:
+            return None
+        terms = self.terms(images, batch)
         total = torch.stack(list(terms.values())).sum()
         shown = {f"train/{name}": term.detach() for name, term in terms.items()} | {"train/loss": total.detach()}
-        self.log_dict(shown, on_step=False, on_epoch=True, batch_size=len(batch["index"]))
+        self.log_dict(shown, on_step=False, on_epoch=True, batch_size=len(images))
         return total
+
+    def loss(self, images: Tensor, batch: Batch) -> Tensor:
+        """The sum of the terms, a scalar."""
+        return torch.stack(list(self.terms(images, batch).values())).sum()
 
     def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Every weighted term of the loss, by name."""
-        recipe, model, index = self.recipe, self.model, batch["index"].cpu()
+        recipe, model, index = self.recipe, self.model, batch["index"]
         primitives = model.primitives if recipe.apply_poses else ()
         terms: dict[str, Tensor] = {}
         if self.upright or not recipe.alignment:
             posed, pose = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
-            posteriors = model.localize(posed)
+            posteriors = model.localize(self.as_seen(posed, images, pose, index))
             aligned = absolute_alignment(posteriors, pose) if recipe.alignment else {}
         else:
             first, second = draw_pose_pairs(primitives, self.seed, self.current_epoch, index)
             posed, pose = self.at_pose(images, first)
             other, other_pose = self.at_pose(images, second)
-            posteriors = model.localize(posed)
-            aligned = relative_alignment(posteriors, model.localize(other), pose, other_pose)
+            posteriors = model.localize(self.as_seen(posed, images, pose, index))
+            others = model.localize(self.as_seen(other, images, other_pose, index, draw=1))
+            aligned = relative_alignment(posteriors, others, pose, other_pose)
         for name, term in aligned.items():
             terms[f"alignment_{name}"] = recipe.alignment * term
-        if recipe.classification and self.labelled:
-            # drawn on the CPU from the step alone, so that a resumed run draws the same
-            generator = torch.Generator().manual_seed(self.seed + 7919 * self.global_step)
-            answer = model.classify(posed, posteriors, recipe.views, recipe.sampling, generator)
-            loss = classification_loss(answer.probabilities, batch["label"], model.multi_label, recipe.label_smoothing)
+        known = labelled_rows(batch["label"])
+        if recipe.classification and self.labelled and bool(known.any()):
+            noise = image_noise(self.seed, self.current_epoch, index)
+            answer = model.classify(posed, posteriors, recipe.views, recipe.sampling, noise)
+            likely, labels = answer.probabilities[known], batch["label"][known]
+            loss = classification_loss(likely, labels, model.multi_label, recipe.label_smoothing)
             terms["classification"] = recipe.classification * loss
         if recipe.kl:
             terms["kl"] = recipe.kl * kl_loss(posteriors)
@@ -152,30 +192,55 @@ class RectifierTraining(_Training):
             terms["variance"] = recipe.variance * variance_preserving(posteriors, pose)
         return terms
 
-    def validation_step(self, batch: Batch, number: int) -> None:
-        """Every validation image upright and at one random pose of its own, the same in every epoch."""
+    def as_seen(self, posed: Tensor, images: Tensor, pose: Pose, index: Tensor, draw: int = 0) -> Tensor:
+        """What the localizer gets to see of images at a pose, ``(B, C, h, w)``: the same, but for the corners."""
+        if not self.recipe.vary_corners:
+            return posed
+        return vary_corners(posed, images, pose.matrix, self.seed, self.current_epoch, index, draw)
+
+    def validation_step(self, batch: Batch, number: int) -> dict[str, PosedBatch] | None:
+        """Every validation image as it comes and at one random pose of its own, the same in every epoch."""
         images = self.images(batch)
-        posed, pose = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"].cpu()))
-        posteriors = self.model.localize(posed)
+        if len(images) == 0:
+            return None
+        posed, pose = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
+        as_it_comes, moved = self.model.localize(images), self.model.localize(posed)
         measured: dict[str, Tensor] = {}
-        if self.labelled:
+        if self.labelled and bool(labelled_rows(batch["label"]).any()):
             answers = {
                 "val/bare_posed": self.model.classify(posed, {}),  # no belief: the classifier alone
-                "val/posed": self.model.classify(posed, posteriors, VALIDATION_VIEWS),
-                "val/upright": self.model(images, VALIDATION_VIEWS),
+                "val/posed": self.model.classify(posed, moved),
+                "val/upright": self.model.classify(images, as_it_comes),
             }
             measured = {name: share_right(found.probabilities, batch["label"]) for name, found in answers.items()}
         if self.upright:
-            aligned = absolute_alignment(posteriors, pose)
+            aligned = absolute_alignment(moved, pose)
         else:
             unmoved = Pose.of(rotation=torch.zeros_like(pose.rotation))
-            aligned = relative_alignment(self.model.localize(images), posteriors, unmoved, pose)
+            aligned = relative_alignment(as_it_comes, moved, unmoved, pose)
         measured["val/loss"] = torch.stack(list(aligned.values())).sum()
         self.log_dict(measured, prog_bar=True, sync_dist=True, batch_size=len(images))
+        moves = {name: getattr(pose, name).cpu() for name in moved}
+        return {"poses": PosedBatch(best_values(as_it_comes), moves, best_values(moved))}
 
 
 def share_right(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Share of images whose most probable class is their label; for multi-label targets, of labels right at ½."""
+    """Share of the labelled images whose most probable class is their label; for several labels, of those right at ½.
+
+    NaN where no image is labelled.
+    """
+    known = labelled_rows(labels)
+    probabilities, labels = probabilities[known], labels[known]
     if labels.ndim == 2:
         return ((probabilities > 0.5) == (labels > 0.5)).float().mean()
     return (probabilities.argmax(-1) == labels).float().mean()
+
+
+def best_values(posteriors: Mapping[str, Posterior]) -> dict[str, Tensor]:
+    """The most likely value of each primitive, on the CPU."""
+    return {name: posterior.best().float().cpu() for name, posterior in posteriors.items()}
+
+
+def labelled_rows(labels: Tensor) -> Tensor:
+    """Which images have a label, ``(B,)`` bool: −1 stands for none, in ``(B,)`` or all along ``(B, L)``."""
+    return labels >= 0 if labels.ndim == 1 else (labels >= 0).all(1)

@@ -80,7 +80,8 @@ def orientation_predicts_label(
                 continue
             sentence = (
                 f"{movement.name} turns {names[a]} into {names[b]} ({there[a, b]:.0%} of its images) and back "
-                f"({back[b, a]:.0%}): orientation is part of the label, so switch {movement.primitive} off"
+                f"({back[b, a]:.0%}): orientation tells them apart, so switch {movement.primitive} off unless other "
+                "details do so too"
             )
             found[key] = LabelConflict(movement.primitive, movement.name, key[1:], share, sentence)
     return tuple(found[key] for key in sorted(found))

@@ -7,9 +7,10 @@ one into 64 bits by the finaliser of splitmix64 (Steele, Lea and Flood, 2014).
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from tokenstn.posteriors.circular import BINS, STEP
 
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = 2**64 - 1
+FIRST, SECOND, TURN, VIEWS, CORNERS = range(5)  # what a number is drawn for
 
 Indices = Tensor | np.ndarray | Sequence[int]
 
@@ -38,7 +40,7 @@ def draw_poses(primitives: Iterable[str | Primitive], seed: int, epoch: int, ind
     >>> bool(together.rotation[2] == alone.rotation[0])
     True
     """
-    return _pose(primitives, index, seed, epoch, 0)
+    return _pose(primitives, index, seed, epoch, FIRST)
 
 
 def draw_pose_pairs(primitives: Iterable[str | Primitive], seed: int, epoch: int, index: Indices) -> tuple[Pose, Pose]:
@@ -48,13 +50,30 @@ def draw_pose_pairs(primitives: Iterable[str | Primitive], seed: int, epoch: int
     of a circular posterior; a bounded rotation and the scale are drawn twice.
     """
     movable = tuple(p for p in as_primitives(primitives) if isinstance(p, Rotation | Scale))
-    first, second = (_pose(movable, index, seed, epoch, draw) for draw in (0, 1))
+    first, second = (_pose(movable, index, seed, epoch, draw) for draw in (FIRST, SECOND))
     for primitive in movable:
         if isinstance(primitive, Rotation) and primitive.full_circle:
-            turns = torch.from_numpy(np.floor(BINS * uniform(index, seed, epoch, 2, _number(primitive), 0)))
+            turns = torch.from_numpy(np.floor(BINS * uniform(index, seed, epoch, TURN, _number(primitive), 0)))
             angle = wrap_angle(first.rotation.double() + STEP * turns).float()
             second = Pose.of(rotation=angle, scale=second.scale)
     return first, second
+
+
+def image_noise(seed: int, epoch: int, index: Indices) -> Callable[[tuple[int, ...]], Tensor]:
+    """A source of uniform numbers for random views: each call gives ``(B, …)`` float64 of which row b is image b's own.
+
+    >>> together, alone = image_noise(0, 3, [7, 8]), image_noise(0, 3, [8])
+    >>> bool((together((2, 4))[1] == alone((1, 4))[0]).all())
+    True
+    """
+    calls = itertools.count()
+
+    def draw(shape: tuple[int, ...]) -> Tensor:
+        call = next(calls)
+        columns = [uniform(index, seed, epoch, VIEWS, call, column) for column in range(math.prod(shape[1:]))]
+        return torch.from_numpy(np.stack(columns, -1)).reshape(shape)
+
+    return draw
 
 
 def uniform(index: Indices, *words: int) -> np.ndarray:

@@ -15,7 +15,9 @@ class Recipe:
     alignment: weight of the known pose that training applied. classification: weight of the negative log-likelihood of
     the averaged probabilities; it needs labels, and is left out without them. kl: weight of the KL of every posterior.
     variance: weight of the term against collapse. views, sampling: what the classification loss looks at. classifier:
-    which of its parameters are trained with the rectifier. rate: peak learning rate; warmup: share of the steps.
+    which of its parameters are trained with the rectifier. apply_poses: move the images; vary_corners: with
+    other paddings as well. rate: peak learning rate; warmup: share of the steps.
+    patience: stop after as many epochs without a better validation figure, and keep the best epoch; None = never.
     """
 
     alignment: float = 1.0
@@ -28,18 +30,22 @@ class Recipe:
     posterior: str = "circular"
     classifier: Literal["frozen", "joint"] = "frozen"
     apply_poses: bool = True
+    vary_corners: bool = True
     epochs: int = 60
     batch_size: int = 128
     rate: float = 1e-3
     weight_decay: float = 0.01
     warmup: float = 0.1
     clip: float = 1.0
+    patience: int | None = None
     primitives: tuple[Primitive, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "views"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience={self.patience}: at least 1 epoch, or none at all")
         if self.rate <= 0 or self.clip <= 0 or not 0 <= self.warmup < 1:
             raise ValueError(f"rate={self.rate} and clip={self.clip} are above 0, warmup={self.warmup} in [0, 1)")
         if not (self.alignment or self.classification):
@@ -56,6 +62,7 @@ _PAPER = Recipe(
     kl=0.1,
     views=1,
     sampling="random",
+    vary_corners=False,
     posterior="gaussian",
     classifier="joint",
     epochs=100,

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
+from torch.distributed.nn.functional import all_reduce
 
 from tokenstn.posteriors import Circular
 from tokenstn.posteriors.circular import BINS, MASKED, STEP
@@ -30,18 +31,18 @@ FLATTEST = 0.1  # standard deviation of a ring's logits below which nothing woul
 def ring_loss(first: Circular, second: Circular, turn: Tensor) -> Tensor:
     """The sum of the three terms, a scalar; ``turn (B,)`` in radians leads from the first belief to the second.
 
-    The mean ring is that of the batch, so a batch holds more than a few images.
+    The mean ring is that of the batch, over all processes, so a batch holds more than a few images.
     """
     with torch.autocast(first.raw.device.type, enabled=False):  # half precision has no FFT of 36
         inside = first.allowed
         rings = torch.stack([_centred(belief.raw, inside) for belief in (first, second)])
-        common = rings.mean((0, 1))
+        common = _over_processes(rings.mean((0, 1)))
         own = rings - common
         logits = shift_logits(own[0], own[1], inside)
         bins, weights = _split(turn)
         shape = -(weights * torch.log_softmax(logits, -1).gather(-1, bins)).sum(-1).mean()
         # of a few images something is always in common: in proportion to large rings, so that it does not blunt them
-        size = rings.square().mean().detach().clamp_min(1.0)
+        size = _over_processes(rings.square().mean().detach()).clamp_min(1.0)
         return shape + common.square().mean() / size + _sharpness_loss(own, inside, bins, weights)
 
 
@@ -93,3 +94,10 @@ def _split(turn: Tensor) -> tuple[Tensor, Tensor]:
 def _centred(ring: Tensor, inside: Tensor) -> Tensor:
     """Minus the mean over the bins inside; 0 outside."""
     return torch.where(inside, ring - (ring * inside).sum(-1, keepdim=True) / inside.sum(), 0.0)
+
+
+def _over_processes(mean: Tensor) -> Tensor:
+    """The mean over the processes of a distributed run; the gradient goes back to all of them."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return mean
+    return all_reduce(mean) / distributed.get_world_size()

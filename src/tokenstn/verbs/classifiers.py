@@ -1,4 +1,4 @@
-"""Which classifier a person means: a model folder, a timm name, or none for small images."""
+"""Which classifier a person means: a model folder, a timm name, a module, or none for small images."""
 
 from __future__ import annotations
 
@@ -7,56 +7,87 @@ from typing import Any
 
 import timm
 import torch
+from torch import nn
 
 import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.verbs.sources import ClassifierSource
 
 SMALL_IMAGE = 64  # pixels along the shorter side
+PATCHES = 4  # along each side, of the small ViT
 
 
-def find_classifier(classifier: str | None, table: ImageTable, pretrained: bool = True) -> tuple[TokenSTN, bool]:
+def find_classifier(
+    classifier: ClassifierSource | None, table: ImageTable, pretrained: bool = True
+) -> tuple[TokenSTN, bool]:
     """A bare model for the images of a table, and whether it is ready as it is or has to be trained on them first."""
     if classifier is None:
         return _small_vit(table), False
+    if isinstance(classifier, nn.Module):
+        return _from_module(classifier, table), True
     if Path(classifier).is_dir():
-        return _from_folder(classifier, table), True
+        return _bare(tokenstn.load(classifier), table, classifier), True
     if not timm.is_model(classifier):
         raise ValueError(
             f"--classifier {classifier}: neither a model folder nor a timm name; timm.list_models() names them"
         )
-    network = timm.create_model(classifier, pretrained=pretrained, num_classes=len(table.classes) or 1000)
-    return TokenSTN(network, primitives=(), classes=table.classes or None, multi_label=table.multi_label), False
+    if not table.classes:  # nothing to train it with: the classes are those of its weights
+        return TokenSTN(timm.create_model(classifier, pretrained=pretrained), primitives=()), True
+    network = timm.create_model(classifier, pretrained=pretrained, num_classes=len(table.classes))
+    return TokenSTN(network, primitives=(), classes=table.classes, multi_label=table.multi_label), False
 
 
 def _small_vit(table: ImageTable) -> TokenSTN:
     """A ViT of 0.5 M parameters for images held in memory, with their own mean and spread."""
+    if not table.classes:
+        raise ValueError(f"{table.name} has no labels to train a classifier with: name a trained one with --classifier")
     if not isinstance(table.items, torch.Tensor) or min(table.items.shape[-2:]) > SMALL_IMAGE:
         raise ValueError(
             f"{table.name}: name a classifier for such images, --classifier with a model folder or timm name"
         )
-    side = min(table.items.shape[-2:])
+    side = PATCHES * (min(table.items.shape[-2:]) // PATCHES)
     pixels = table.items[table.split("train")].float() / 255
-    settings: dict[str, Any] = {"embed_dim": 96, "depth": 4, "num_heads": 4, "img_size": side, "patch_size": 4}
+    settings: dict[str, Any] = {
+        "embed_dim": 96, "depth": 4, "num_heads": 4, "img_size": side, "patch_size": side // PATCHES,
+    }  # fmt: skip
     network = timm.create_model(
-        "vit_tiny_patch16_224", in_chans=table.channels, num_classes=max(1, len(table.classes)), **settings
+        "vit_tiny_patch16_224", in_chans=table.channels, num_classes=len(table.classes), **settings
     )
+    for module in network.modules():  # on few images this learns much faster than timm's own start
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.xavier_uniform_(module.weight.flatten(1))
     prepared = Preprocessing(
         size=(side, side), mean=tuple(pixels.mean((0, 2, 3)).tolist()), std=tuple(pixels.std((0, 2, 3)).tolist())
     )
     return TokenSTN(
-        network, primitives=(), classes=table.classes or None, multi_label=table.multi_label, preprocessing=prepared
+        network, primitives=(), classes=table.classes, multi_label=table.multi_label, preprocessing=prepared
     )
 
 
-def _from_folder(folder: str, table: ImageTable) -> TokenSTN:
-    """The classifier of a model folder, without a rectifier that it may have."""
-    model = tokenstn.load(folder)
+def _from_module(classifier: nn.Module, table: ImageTable) -> TokenSTN:
+    """A trained module from Python; a TokenSTN brings along how its images are prepared."""
+    if isinstance(classifier, TokenSTN):
+        return _bare(classifier, table, "the classifier")
+    model = TokenSTN(classifier, primitives=(), classes=table.classes or None, multi_label=table.multi_label)
+    if model.preprocessing is None:
+        raise ValueError(
+            f"how images for this {type(classifier).__name__} are prepared is not known: give it as "
+            "tokenstn.TokenSTN(classifier, primitives=(), preprocessing=tokenstn.Preprocessing(size, mean, std))"
+        )
+    return model
+
+
+def _bare(model: TokenSTN, table: ImageTable, name: str) -> TokenSTN:
+    """The classifier of a model, without a rectifier that it may have."""
     if table.classes and model.classes is not None and model.classes != table.classes:
         raise ValueError(
-            f"{folder} knows the classes {_some(model.classes)}, {table.name} has {_some(table.classes)}: they must be "
+            f"{name} knows the classes {_some(model.classes)}, {table.name} has {_some(table.classes)}: they must be "
             "the same, in the same order"
         )
+    if table.classes and model.multi_label != table.multi_label:
+        kinds = {True: "several labels for each image", False: "one label for each image"}
+        raise ValueError(f"{name} gives {kinds[model.multi_label]}, {table.name} has {kinds[table.multi_label]}")
     return TokenSTN(
         model.classifier,
         primitives=(),

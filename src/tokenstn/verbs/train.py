@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from tokenstn.verbs.sources import ClassifierSource, ImageSource
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Where the run is, and what it measured on its validation images (None without labels)."""
+    """Where the run is, and what ``metrics.json`` says."""
 
     out: Path
     metrics: dict[str, Any]
 
 
 def train(
-    images: str,
-    classifier: str | None = None,
+    images: ImageSource,
+    classifier: ClassifierSource | None = None,
     out: str = "runs/train",
     recipe: str = "default",
     primitives: list[str] | None = None,
@@ -31,13 +32,19 @@ def train(
     epochs: int | None = None,
     batch_size: int | None = None,
     rate: float | None = None,
+    patience: int | None = None,
     classifier_epochs: int = 40,
+    classifier_rate: float | None = None,
     seed: int = 0,
+    on_bad: Literal["raise", "skip"] = "raise",
     accelerator: str = "auto",
     devices: int | str = "auto",
     num_nodes: int = 1,
     strategy: str = "auto",
     precision: str = "32-true",
+    accumulate: int = 1,
+    compile: bool = False,
+    logger: str | None = None,
     workers: int = 0,
     resume: bool = False,
     progress: bool = True,
@@ -47,9 +54,10 @@ def train(
     Example: tokenstn train photos/ --classifier my-model/ --out runs/photos
 
     Args:
-        images: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as digits.
-        classifier: a model folder, or a timm name. Left out, a small ViT is trained on images of up to 64 pixels.
-        out: the run folder: config.yaml, model/, metrics.json, checkpoints/, logs/ and training_images.png.
+        images: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as mnist-mini.
+        classifier: a trained one as a model folder, or a timm name to train first. Left out, a small ViT is trained on
+            images of up to 64 pixels.
+        out: the run folder: model/, report.html, metrics.json, config.yaml, checkpoints/, logs/, training_images.png.
         recipe: default; or the paper's: paper, paper-rotmnist, paper-medmnist.
         primitives: what may be corrected: rotation, scale, shear, translation, reflection.
         upright: whether the objects in the images stand upright; auto asks the classifier.
@@ -59,15 +67,21 @@ def train(
         localization_size: shorter side at which the localizer reads; half the input when left out, all of it for images
             of up to 64 pixels.
         epochs: of the rectifier; the recipe's when left out.
-        batch_size: the recipe's when left out.
-        rate: peak learning rate; the recipe's when left out.
+        batch_size: of both; the recipe's when left out.
+        rate: peak learning rate of the rectifier; the recipe's when left out.
+        patience: stop after so many epochs without a better validation loss, and keep the best one.
         classifier_epochs: of the classifier, where it is trained first.
+        classifier_rate: peak learning rate of the classifier; 0.002 for the small ViT, 0.0001 for a timm name.
         seed: of everything that is drawn.
+        on_bad: raise an error for an image that cannot be read, or skip and count it.
         accelerator: cpu, gpu or auto, as Lightning takes it.
         devices: how many, as Lightning takes it.
         num_nodes: machines in a cluster.
         strategy: Lightning's, such as ddp.
         precision: Lightning's, such as bf16-mixed.
+        accumulate: batches for one step of the optimizer.
+        compile: let torch compile the networks.
+        logger: one more of Lightning's loggers beside CSV and TensorBoard, such as WandbLogger.
         workers: processes that read images.
         resume: go on with the run in the folder from its last finished epoch.
         progress: show progress bars.
@@ -75,61 +89,59 @@ def train(
     arguments = dict(locals())
 
     import torch
-    import yaml
-    from rich.console import Console
 
     from tokenstn.data import open_images, split_table
-    from tokenstn.training.engine import Machine, train_rectifier
+    from tokenstn.training.engine import Machine, train_classifier, train_rectifier
+    from tokenstn.training.recipes import CLASSIFIER
     from tokenstn.training.recipes import recipe as recipe_named
+    from tokenstn.verbs import run_folder
     from tokenstn.verbs import train_steps as steps
     from tokenstn.verbs.classifiers import find_classifier
 
-    console, start = Console(), time.monotonic()
-    settings = recipe_named(recipe)
-    changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate}
-    settings = replace(settings, **{name: value for name, value in changes.items() if value is not None})
-    machine = Machine(accelerator, devices, num_nodes, strategy, precision, workers=workers, progress=progress)
+    start = time.monotonic()
+    changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate, "patience": patience}
+    settings = replace(recipe_named(recipe), **{name: value for name, value in changes.items() if value is not None})
+    fine_tuned = CLASSIFIER.rate if classifier is None else 1e-4
+    first = replace(
+        CLASSIFIER,
+        epochs=classifier_epochs,
+        rate=fine_tuned if classifier_rate is None else classifier_rate,
+        batch_size=CLASSIFIER.batch_size if batch_size is None else batch_size,
+    )
+    machine = Machine(
+        accelerator, devices, num_nodes, strategy, precision, accumulate, compile, logger, workers, on_bad, progress
+    )
     folder = Path(out)
-    if (folder / "metrics.json").exists() and not resume:
-        raise FileExistsError(f"{folder} holds a finished run; choose another --out, or remove it")
-    if resume and not folder.is_dir():
-        raise FileNotFoundError(f"there is no run in {folder} to go on with; start it without --resume")
+    run_folder.require_free(folder, arguments, resume)
     torch.manual_seed(seed)
     table = split_table(open_images(images), seed=seed)
     bare, ready = find_classifier(classifier, table, pretrained)
-    console.print(steps.understood(table, bare, ready))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(arguments, sort_keys=False), encoding="utf-8")
-    if not ready:
-        steps.train_classifier_first(bare, table, folder / "classifier", classifier_epochs, seed, machine, resume)
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size)
-    stands = steps.checks_before(upright, model, table, folder, console)
-    figures, frozen = train_rectifier(
-        model, table, settings, folder, seed=seed, upright=stands, labelled=labels and bool(table.classes),
-        machine=machine, resume=resume and (folder / "checkpoints" / "last.ckpt").is_file(),
+    labelled = labels and bool(table.classes)
+    console = steps.console()
+    device = steps.device_of(machine)
+    steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
+    run_folder.begin(folder, arguments)
+    if not ready:
+        going_on = run_folder.has_checkpoint(folder / "classifier", resume)
+        train_classifier(bare, table, first, folder / "classifier", seed=seed, machine=machine, resume=going_on)
+    stands = steps.checks_before(upright, model.to(device), table, folder, console, on_bad)
+    model.poses = "absolute" if stands else "relative"
+    trained = train_rectifier(
+        model, table, settings, folder, seed=seed, upright=stands, labelled=labelled, machine=machine,
+        resume=run_folder.has_checkpoint(folder, resume),
     )  # fmt: skip
-    console.print(f"classifier: {frozen}")
-    outcome = steps.measure_outcome(model, table) if table.classes and not table.multi_label else None
-    metrics = {
-        "poses": "absolute" if stands else "relative",
-        "outcome": None if outcome is None else asdict(outcome),
-        "validation": {name: value for name, value in figures.items() if name.startswith("val/")},
-        "frozen_parameters": frozen.frozen_parameters,
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    kept = model
-    if outcome is not None:
-        console.print(steps.before_and_after(outcome))
-        if outcome.harms:
-            console.print(
-                f"[yellow]the rectifier breaks more answers ({outcome.broken}) than it fixes ({outcome.fixed}): "
-                f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one[/yellow]"
-            )
-            model.save_pretrained(folder / "rectified")
-            kept = bare
-    kept.save_pretrained(folder / "model")
-    partial = folder / ".metrics.json"
-    partial.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    partial.replace(folder / "metrics.json")
-    console.print(f"run folder: {folder}   model: {folder / 'model'}   {metrics['seconds']:.0f} s")
+    if not run_folder.is_main_process():
+        return TrainResult(folder, {})
+    steps.say_what_happened(console, trained)
+    found = steps.evaluate_run(model.to(device), table, run_folder.command(arguments), machine, seed)
+    console.print(steps.before_and_after(found.evaluation))
+    harms = steps.breaks_more_than_it_fixes(found.evaluation)
+    if harms:
+        console.print(f"[yellow]warning     {harms}: {folder / 'model'} is the bare classifier, {folder / 'rectified'} "
+                      "the rectified one[/yellow]")  # fmt: skip
+        model.save_pretrained(folder / "rectified")
+    (bare if harms else model).save_pretrained(folder / "model")
+    metrics = run_folder.finish(folder, trained, found, model.poses, bool(harms), time.monotonic() - start)
+    console.print(f"done        {folder}: model/, report.html, metrics.json   {metrics['seconds']:.0f} s")
     return TrainResult(folder, metrics)

@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Iterable
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from tokenstn.data import ImageTable, to_float
+from tokenstn.evaluation.evaluate import Examination, evaluate
+from tokenstn.evaluation.results import Evaluation, Scores
+from tokenstn.evaluation.sampling import stratified_limit
+from tokenstn.geometry import Group, Primitive, reflection_group, rotation_group, scale_group
 from tokenstn.models import TokenSTN
-from tokenstn.training.engine import Machine, train_classifier
-from tokenstn.training.loading import load, prepared
+from tokenstn.training.bare import value_by_angle
+from tokenstn.training.engine import Machine, Trained, classifier_training
+from tokenstn.training.estimate import estimate_seconds, in_words
+from tokenstn.training.loading import OnBad, load, prepared
+from tokenstn.training.module import RectifierTraining, share_right
 from tokenstn.training.orientation import orientation_predicts_label
-from tokenstn.training.outcome import Outcome, measure, value_by_angle
-from tokenstn.training.recipes import CLASSIFIER, Recipe
+from tokenstn.training.recipes import Recipe
 from tokenstn.training.sheet import write_contact_sheet
 from tokenstn.training.upright import is_upright
 from tokenstn.verbs.classifiers import SMALL_IMAGE
+from tokenstn.verbs.run_folder import is_main_process
 
 PROBED = 512  # validation images that the checks before training look at, at most
+EVALUATED = 2000  # validation images that the run is judged by, at most
 
 
-def understood(table: ImageTable, bare: TokenSTN, ready: bool) -> str:
-    """The first thing a run prints: what it understood."""
-    splits = ", ".join(f"{len(rows):,} {name}" for name, rows in table.splits.items())
-    parameters = sum(parameter.numel() for parameter in bare.classifier.parameters())
-    height, width = bare.backbone.input_size
-    return (
-        f"images      {table.name}: {len(table):,} ({splits}), {len(table.classes) or 'no'} classes\n"
-        f"classifier  {type(bare.classifier).__name__}, {parameters / 1e6:.1f} M parameters, {height}×{width} px, "
-        f"{'as it is' if ready else 'to be trained first'}"
-    )
+def console() -> Console:
+    """Where a run speaks; only its first process does."""
+    return Console(quiet=not is_main_process(), soft_wrap=True, highlight=False)
 
 
-def train_classifier_first(
-    bare: TokenSTN, table: ImageTable, out: Path, epochs: int, seed: int, machine: Machine, resume: bool
-) -> None:
-    """Train the classifier on the images as they are, in a folder of its own inside the run."""
-    if not table.classes:
-        raise ValueError(f"{table.name} has no labels to train a classifier with: name a trained one with --classifier")
-    going_on = resume and (out / "checkpoints" / "last.ckpt").is_file()
-    train_classifier(bare, table, replace(CLASSIFIER, epochs=epochs), out, seed=seed, machine=machine, resume=going_on)
+def device_of(machine: Machine) -> torch.device:
+    """The device that Lightning will take, for what is done before and after its training."""
+    wants_gpu = machine.accelerator in ("auto", "gpu", "cuda")
+    return torch.device("cuda" if wants_gpu and torch.cuda.is_available() else "cpu")
 
 
 def with_rectifier(
@@ -68,38 +67,167 @@ def with_rectifier(
     )
 
 
-def checks_before(upright: str, model: TokenSTN, table: ImageTable, folder: Path, console: Console) -> bool:
+def say_what_was_understood(
+    out: Console,
+    bare: TokenSTN,
+    ready: bool,
+    model: TokenSTN,
+    table: ImageTable,
+    settings: Recipe,
+    first: Recipe,
+    machine: Machine,
+    device: torch.device,
+    labelled: bool,
+) -> None:
+    """The first thing a run prints: images, classes, splits, classifier and its accuracy, device, time."""
+    assert model.preprocessing is not None
+    splits = ", ".join(f"{len(rows):,} {name}" for name, rows in table.splits.items())
+    out.print(f"images      {table.name}: {len(table):,} ({splits}), {_classes(table)}")
+    parameters = sum(parameter.numel() for parameter in bare.classifier.parameters())
+    height, width = bare.backbone.input_size
+    what = f"{type(bare.classifier).__name__}, {parameters / 1e6:.1f} M parameters, {height}×{width} px"
+    out.print(f"classifier  {what}, {'as it is' if ready else 'to be trained first'}")
+    if ready and table.classes:
+        _say_accuracy(out, bare.to(device), table, machine.on_bad)
+    names = ", ".join(primitive.name for primitive in model.primitives)
+    size = sum(parameter.numel() for parameter in model.localizer.parameters()) if model.localizer else 0
+    out.print(f"rectifier   {names}; {size / 1e6:.2f} M parameters, {'with' if labelled else 'without'} labels")
+    rectifying = RectifierTraining(model, settings, model.preprocessing, 0, True, labelled)
+    seconds = estimate_seconds(rectifying, table, settings, device)
+    if not ready:
+        seconds += estimate_seconds(classifier_training(bare, table, first), table, first, device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    epochs = f"{settings.epochs} epochs" if ready else f"{first.epochs} + {settings.epochs} epochs"
+    out.print(f"device      {name}; {epochs}, {in_words(seconds)} on one such device")
+
+
+def checks_before(
+    upright: str, model: TokenSTN, table: ImageTable, folder: Path, out: Console, on_bad: OnBad = "raise"
+) -> bool:
     """Say whether the data count as upright and where orientation is the label; the former is returned.
 
     A contact sheet of training images goes into the folder, so that a person can check.
     """
     assert model.preprocessing is not None
     sheet = folder / "training_images.png"
-    write_contact_sheet(prepared(table, "train", model.preprocessing), sheet)
-    probe = next(iter(load(table, "val", model.preprocessing, PROBED)))
-    images = to_float(probe["image"], model.preprocessing.mean, model.preprocessing.std)
+    if is_main_process():
+        write_contact_sheet(prepared(table, "train", model.preprocessing, "skip"), sheet)
+    images, labels = _probe(model, table, on_bad)
     single = bool(table.classes) and not table.multi_label
     if single:
         for conflict in orientation_predicts_label(
-            lambda x: model.backbone.logits(x).softmax(-1), images, probe["label"], model.primitives, table.classes
+            lambda x: model.backbone.logits(x).softmax(-1), images, labels, model.primitives, table.classes
         ):
-            console.print(f"[yellow]warning     {conflict.sentence}[/yellow]")
+            out.print(f"[yellow]warning     {conflict.sentence}[/yellow]")
     if upright != "auto":
-        return upright == "yes"
-    verdict = is_upright(value_by_angle(model, images, probe["label"] if single else None), len(images))
-    console.print(f"upright     {'yes' if verdict.upright else 'no'}: {verdict.sentence} (see {sheet})")
-    return verdict.upright
+        stands, why = upright == "yes", "as you say"
+    else:
+        verdict = is_upright(value_by_angle(model, images, labels if single else None), len(images))
+        stands, why = verdict.upright, verdict.sentence
+    meaning = "absolute" if stands else "relative: the rectifier makes images consistent with each other, not upright"
+    out.print(f"upright     {'yes' if stands else 'no'}: {why} (see {sheet})\nposes       {meaning}")
+    return stands
 
 
-def measure_outcome(model: TokenSTN, table: ImageTable) -> Outcome:
+def say_what_happened(out: Console, trained: Trained) -> None:
+    """What was frozen, what could not be read, and whether a primitive has collapsed."""
+    out.print(f"classifier  {trained.frozen}")
+    if trained.unreadable:
+        name, reason = next(iter(trained.unreadable.items()))
+        out.print(
+            f"[yellow]warning     {len(trained.unreadable)} images could not be read and were left out, the first is "
+            f"{name}: {reason}; metrics.json lists them[/yellow]"
+        )
+    for health in trained.collapse.values():
+        if health.collapsed:
+            out.print(f"[yellow]warning     {health.sentence}[/yellow]")
+
+
+def evaluate_run(model: TokenSTN, table: ImageTable, command: str, machine: Machine, seed: int) -> Examination:
     """What the rectifier does to the validation images."""
-    assert model.preprocessing is not None
-    return measure(model, load(table, "val", model.preprocessing, batch_size=128), model.preprocessing)
+    return evaluate(
+        model,
+        table,
+        "val",
+        group=_group_for(model.primitives),
+        poses=model.poses,
+        limit=EVALUATED,
+        workers=machine.workers,
+        seed=seed,
+        progress=machine.progress,
+        command=command,
+    )
 
 
-def before_and_after(outcome: Outcome) -> Table:
-    """The outcome as a table for people."""
-    shown = Table("on the validation images", "upright", "16 rotations", box=None)
-    shown.add_row("before", f"{outcome.bare_upright:.1%}", f"{outcome.bare_rotated:.1%}")
-    shown.add_row("after", f"{outcome.upright:.1%}", f"{outcome.rotated:.1%}")
+def before_and_after(evaluation: Evaluation) -> Table:
+    """The outcome as a table for people: accuracy, or agreement with itself where there are no labels."""
+    orbit = f"{len(evaluation.elements)} {'rotations' if evaluation.group == 'rotation' else 'poses'}"
+    shown = Table(f"{evaluation.images:,} validation images", "upright", orbit, "same answer when moved", box=None)
+    for name, scores in (("before", evaluation.bare), ("after", evaluation.rectified)):
+        if scores is not None:
+            shown.add_row(name, _percent(scores.upright), _percent(scores.mean), _percent(scores.consistency))
     return shown
+
+
+def breaks_more_than_it_fixes(evaluation: Evaluation) -> str:
+    """A sentence if the rectifier does harm, else nothing; without labels, harm is agreeing with itself less often."""
+    if evaluation.flips is not None:
+        counts = evaluation.flips.overall
+        if counts.broken > counts.fixed:
+            return f"the rectifier breaks more answers ({counts.broken:,}) than it fixes ({counts.fixed:,})"
+        return ""
+    after: Scores | None = evaluation.rectified
+    if after is not None and after.consistency < evaluation.bare.consistency:
+        before = evaluation.bare.consistency
+        return f"moved copies get the same answer less often ({after.consistency:.1%}, before {before:.1%})"
+    return ""
+
+
+def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad) -> None:
+    """The classifier's accuracy on images as they come, and a warning where it is no better than guessing."""
+    images, labels = _probe(bare, table, on_bad)
+    with torch.no_grad():
+        probabilities = bare.eval()(images).probabilities
+    if probabilities.shape[1] != len(table.classes):
+        raise ValueError(
+            f"the classifier tells {probabilities.shape[1]} classes apart, {table.name} has {len(table.classes)}: "
+            "train it on these classes, or leave the labels of the images away"
+        )
+    right = share_right(probabilities, labels).item()
+    out.print(f"            {right:.1%} right on {len(images)} validation images as they come")
+    if table.multi_label:
+        return
+    chance = torch.bincount(labels, minlength=len(table.classes)).max().item() / len(labels)
+    if right < chance + 3 * math.sqrt(chance * (1 - chance) / len(labels)):
+        out.print(
+            f"[yellow]warning     that is near chance ({chance:.1%}): the class order probably differs, or the images "
+            "are prepared in another way than for its training[/yellow]"
+        )
+
+
+def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Tensor, torch.Tensor]:
+    """Some validation images of every class ``(n, C, H, W)``, normalised, and their labels, on the model's device."""
+    assert model.preprocessing is not None
+    device = next(model.parameters()).device
+    few = table.subset(stratified_limit(table, "val", PROBED))
+    batch = next(iter(load(few, "val", model.preprocessing, PROBED, on_bad=on_bad)))
+    images = to_float(batch["image"].to(device), model.preprocessing.mean, model.preprocessing.std)
+    return images, batch["label"].to(device)
+
+
+def _group_for(primitives: Iterable[Primitive]) -> Group:
+    """What a run is judged by: rotations, unless the rectifier does not correct those."""
+    names = [primitive.name for primitive in primitives]
+    if "rotation" in names or not {"scale", "reflection"} & set(names):
+        return rotation_group(16)
+    return scale_group(8) if "scale" in names else reflection_group()
+
+
+def _classes(table: ImageTable) -> str:
+    if not table.classes:
+        return "no labels"
+    return f"{len(table.classes):,} {'labels, several for each image' if table.multi_label else 'classes'}"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"

@@ -1,0 +1,58 @@
+"""How long a run will take, from a few steps of it that change nothing."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from tokenstn.data import ImageTable
+from tokenstn.models import Preprocessing
+from tokenstn.training.loading import load
+from tokenstn.training.module import ClassifierTraining, RectifierTraining
+from tokenstn.training.recipes import Recipe
+
+STEPS = 3
+VALIDATION = 1 / 3  # of a training step's time: forward passes alone
+
+
+def estimate_seconds(
+    module: ClassifierTraining | RectifierTraining, table: ImageTable, recipe: Recipe, device: torch.device
+) -> float:
+    """Seconds that all epochs will take on one device: a batch is read, and its gradients are computed and thrown away.
+
+    The module is in evaluation mode meanwhile, so that no running statistic and no random number is spent.
+    """
+    preprocessing: Preprocessing = module.preprocessing
+    start = time.perf_counter()
+    batch = next(iter(load(table, "val", preprocessing, recipe.batch_size)))
+    reading = time.perf_counter() - start
+    module.eval().to(device)
+    batch = module.transfer_batch_to_device(batch, device, 0)
+    images = module.images(batch)
+    if len(images) == 0:
+        return 0.0
+    times = []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        module.loss(images, batch).backward()
+        module.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    each = (min(times) + reading) / len(images)
+    return recipe.epochs * each * (len(table.split("train")) + VALIDATION * len(table.split("val")))
+
+
+def in_words(seconds: float) -> str:
+    """A duration for people.
+
+    >>> in_words(40), in_words(200), in_words(8000)
+    ('under a minute', 'about 3 minutes', 'about 2.2 hours')
+    """
+    if seconds < 50:
+        return "under a minute"
+    if seconds < 90 * 60:
+        minutes = max(1, round(seconds / 60))
+        return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+    return f"about {seconds / 3600:.1f} hours"
