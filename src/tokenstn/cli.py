@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 
 from jsonargparse import ArgumentParser, Namespace
@@ -26,7 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options: Namespace = settings[verb]
     options.pop("config", None)
     try:
-        result = COMMANDS[verb](**options.as_dict())
+        with warnings.catch_warnings():
+            warnings.simplefilter("once", UserWarning)
+            warnings.showwarning = _show_warning
+            result = COMMANDS[verb](**options.as_dict())
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -38,6 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb == "convert":
         print(result)
     return 0
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A sentence for the person, without the line of code that it comes from."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _parser(wanted: str) -> ArgumentParser:

@@ -11,6 +11,7 @@ from tokenstn.data import (
     collate,
     fit,
     open_images,
+    read_digits,
     split_table,
     to_float,
 )
@@ -109,3 +110,14 @@ def test_normalising_agrees_with_torchvision():
 def test_an_unknown_way_with_broken_images_is_refused(broken):
     with pytest.raises(ValueError, match="raise or skip"):
         ImageDataset(broken, size=(8, 8), on_bad="ignore")
+
+
+def test_images_in_memory_come_in_whole_batches_that_equal_the_single_ones():
+    table = read_digits()
+    for size, resize in (((28, 28), "crop"), ((20, 20), "crop"), ((28, 28), "pad")):
+        images = ImageDataset(table, size=size, resize=resize)
+        whole = collate(images.__getitems__([5, 3, 900]))
+        single = collate([images[position] for position in (5, 3, 900)])
+        assert whole.keys() == single.keys() and whole["bad"] == []
+        for key in ("image", "label", "index", "photo_size"):
+            assert torch.equal(whole[key], single[key]) and whole[key].dtype == single[key].dtype, key

@@ -25,7 +25,8 @@ def estimate_seconds(
     """
     preprocessing: Preprocessing = module.preprocessing
     start = time.perf_counter()
-    batch = next(iter(load(table, "val", preprocessing, recipe.batch_size)))
+    with torch.random.fork_rng(devices=[]):  # a loader draws a seed for its workers
+        batch = next(iter(load(table, "val", preprocessing, recipe.batch_size)))
     reading = time.perf_counter() - start
     module.eval().to(device)
     batch = module.transfer_batch_to_device(batch, device, 0)

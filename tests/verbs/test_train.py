@@ -1,0 +1,248 @@
+"""What a training run makes of data of every kind: upright or not, where orientation is the label, several labels."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+import tokenstn
+from tokenstn import Preprocessing, TokenSTN
+from tokenstn.cli import main
+from tokenstn.data import ImageTable, open_images, split_table
+from tokenstn.geometry import Pose, warp
+from tokenstn.training.engine import Machine, train_classifier
+from tokenstn.training.recipes import CLASSIFIER
+from tokenstn.verbs import train_steps as steps
+from tokenstn.verbs.classifiers import find_classifier
+
+from ..models.classifiers import PlainCNN
+from ..models.test_learning import comets, discs
+from ..reports import evaluations
+from ..training.toys import arrows
+
+# what a folder cannot rebuild, it says
+pytestmark = pytest.mark.filterwarnings("ignore:.*PlainCNN cannot be rebuilt")
+ONE_PROCESS = {"accelerator": "cpu", "devices": 1, "progress": False}
+SHORT = {"epochs": 1, "classifier_epochs": 1, "batch_size": 32, **ONE_PROCESS}
+
+
+def in_memory(images: torch.Tensor, labels: torch.Tensor, classes: tuple[str, ...], **settings) -> ImageTable:
+    pixels = (images.clamp(0, 1) * 255).to(torch.uint8)
+    return ImageTable("toys", pixels, labels, classes, channels=1, **settings)
+
+
+def cnn(classes: int, side: int = 28, multi_label: bool = False) -> TokenSTN:
+    torch.manual_seed(0)
+    prepared = Preprocessing(size=(side, side), mean=(0.2,), std=(0.3,))
+    network = PlainCNN(channels=1, classes=classes)
+    return TokenSTN(network, primitives=(), input_size=(side, side), preprocessing=prepared, multi_label=multi_label)
+
+
+def turned_at_random(table: ImageTable) -> ImageTable:
+    assert isinstance(table.items, torch.Tensor)
+    angles = 2 * torch.pi * torch.rand(len(table), generator=torch.Generator().manual_seed(0))
+    turned = warp(table.items, Pose.of(rotation=angles).matrix, inverse=True)
+    return replace(table, items=turned)
+
+
+@pytest.mark.parametrize("lying", ["upright", "turned at random"])
+def test_auto_tells_upright_digits_from_turned_ones(tmp_path, lying):
+    table = split_table(open_images("digits"))
+    table = table if lying == "upright" else turned_at_random(table)
+    bare, ready = find_classifier(None, table)
+    assert not ready
+    settings = replace(CLASSIFIER, epochs=8, batch_size=32)
+    train_classifier(bare, table, settings, tmp_path, machine=Machine("cpu", 1, progress=False))
+    model = steps.with_rectifier(bare, CLASSIFIER, ["rotation"], 2, None)
+    out = Console(record=True, width=300, file=io.StringIO())
+    assert steps.checks_before("auto", model, table, tmp_path, out) == (lying == "upright")
+    said = out.export_text()
+    assert ("they come upright" in said) == (lying == "upright")
+    assert ("poses       relative" in said) == (lying != "upright")
+    assert (tmp_path / "training_images.png").stat().st_size > 1000
+
+
+def test_arrows_are_warned_of_before_they_are_trained_on(tmp_path, capsys):
+    images, turns = arrows(900, torch.Generator().manual_seed(0))
+    sideways = turns % 2 == 0
+    table = split_table(in_memory(images[sideways], turns[sideways] // 2, ("right", "left")))
+    bare = cnn(classes=2, side=20)
+    train_classifier(
+        bare,
+        table,
+        replace(CLASSIFIER, epochs=25, rate=1e-2),
+        tmp_path / "first",
+        machine=Machine("cpu", 1, progress=False),
+    )
+    tokenstn.train(
+        table, bare, out=str(tmp_path / "run"), primitives=["rotation"], shared="body", upright="yes", **SHORT
+    )
+    said = capsys.readouterr().out
+    assert "a turn by 180° turns right into left" in said and "switch rotation off" in said
+
+
+def two_labels(count: int = 120) -> ImageTable:
+    """Comets, discs, both or neither: two labels that do not exclude each other."""
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.rand(count, 2, generator=generator) < 0.5).float()
+    images = labels[:, :1, None, None] * comets(count, generator) + labels[:, 1:, None, None] * discs(count, generator)
+    return in_memory(images, labels, ("comet", "disc"), multi_label=True)
+
+
+def test_several_labels_go_all_the_way(tmp_path, capsys):
+    out = tmp_path / "run"
+    result = tokenstn.train(split_table(two_labels()), out=str(out), primitives=["rotation"], upright="yes", **SHORT)
+    assert "2 labels, several for each image" in capsys.readouterr().out
+    evaluation = result.metrics["evaluation"]
+    assert evaluation["multi_label"] and evaluation["flips"]["overall"]["base_right"] > 0
+    model = tokenstn.load(out / "model")
+    assert model.multi_label and (out / "report.html").is_file()
+
+
+def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_path, capsys):
+    table = split_table(replace(two_labels(), labels=torch.full((120,), -1), classes=(), multi_label=False))
+    with pytest.raises(ValueError, match="no labels to train a classifier with"):
+        tokenstn.train(table, out=str(tmp_path / "none"), **SHORT)
+    assert not (tmp_path / "none").exists()
+    result = tokenstn.train(
+        table, cnn(classes=2), out=str(tmp_path / "run"), primitives=["rotation"], shared="body", **SHORT
+    )
+    said = capsys.readouterr().out
+    assert "no labels" in said and "without labels" in said
+    assert result.metrics["evaluation"]["bare"]["mean"] is None
+    assert 0 <= result.metrics["evaluation"]["rectified"]["consistency"] <= 1
+
+
+def test_data_that_are_not_upright_are_named_so_wherever_poses_are(tmp_path, capsys):
+    out = tmp_path / "run"
+    table = split_table(two_labels())
+    tokenstn.train(
+        table,
+        cnn(classes=2, multi_label=True),
+        out=str(out),
+        primitives=["rotation"],
+        shared="body",
+        upright="no",
+        **SHORT,
+    )
+    assert "consistent with each other, not upright" in capsys.readouterr().out
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["poses"] == metrics["evaluation"]["poses"] == "relative"
+    folder = next(path for path in (out / "rectified", out / "model") if path.is_dir())
+    assert json.loads((folder / "config.json").read_text())["poses"] == "relative"
+    assert "relative" in (out / "report.html").read_text()
+
+
+def test_a_classifier_with_another_order_of_classes_is_near_chance_and_said_to_be(tmp_path, capsys):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.cat((comets(90, generator), discs(90, generator)))
+    labels = (torch.arange(180) >= 90).long()
+    table = split_table(in_memory(images, labels, ("comet", "disc")))
+    bare = cnn(classes=2)
+    machine = Machine("cpu", 1, progress=False)
+    trained = train_classifier(bare, table, replace(CLASSIFIER, epochs=25, rate=1e-2), tmp_path / "a", machine=machine)
+    assert trained.figures["val/upright"] > 0.9
+    swapped = replace(table, labels=1 - table.labels)
+    for given, fine in ((table, True), (swapped, False)):
+        steps._say_accuracy(Console(soft_wrap=True), bare, given, "raise")
+        said = capsys.readouterr().out
+        assert ("the class order probably differs" in said) != fine
+
+
+def test_a_classifier_for_another_number_of_classes_is_refused_before_anything_is_written(tmp_path):
+    table = split_table(two_labels())
+    one_label = replace(table, labels=table.labels[:, 0].long(), multi_label=False)
+    with pytest.raises(ValueError, match="tells 3 classes apart, toys has 2"):
+        tokenstn.train(one_label, cnn(classes=3), out=str(tmp_path / "run"), shared="body", **SHORT)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_module_that_does_not_say_how_its_images_are_prepared_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="how images for this PlainCNN are prepared is not known"):
+        tokenstn.train(two_labels(), PlainCNN(channels=1, classes=2), out=str(tmp_path / "run"), **SHORT)
+
+
+def test_a_rectifier_that_does_harm_leaves_the_bare_classifier_as_the_default(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps, "breaks_more_than_it_fixes", lambda evaluation: "the rectifier breaks more")
+    out = tmp_path / "run"
+    bare, table = cnn(classes=2, multi_label=True), split_table(two_labels())
+    result = tokenstn.train(table, bare, out=str(out), primitives=["rotation"], shared="body", **SHORT)
+    assert "the rectifier breaks more" in capsys.readouterr().out and result.metrics["model_is_bare_classifier"]
+    kept, rectified = (
+        tokenstn.load(out / name, classifier=PlainCNN(channels=1, classes=2)) for name in ("model", "rectified")
+    )
+    assert kept.primitives == () and [primitive.name for primitive in rectified.primitives] == ["rotation"]
+
+
+def test_harm_is_more_broken_than_fixed():
+    evaluation = evaluations.rectified()
+    assert evaluation.flips is not None
+    assert steps.breaks_more_than_it_fixes(evaluation) == ""
+    counts = replace(evaluation.flips.overall, fixed=10, broken=11)
+    harmful = replace(evaluation, flips=replace(evaluation.flips, overall=counts))
+    assert "breaks more answers (11) than it fixes (10)" in steps.breaks_more_than_it_fixes(harmful)
+    assert evaluation.rectified is not None
+    worse = replace(evaluation.rectified, consistency=evaluation.bare.consistency - 0.1)
+    assert "less often" in steps.breaks_more_than_it_fixes(replace(evaluation, flips=None, rectified=worse))
+
+
+def test_a_run_goes_on_only_with_the_settings_that_it_was_started_with(tmp_path, capsys):
+    out, table = tmp_path / "run", split_table(two_labels())
+    tokenstn.train(
+        table, cnn(classes=2, multi_label=True), out=str(out), primitives=["rotation"], shared="body", **SHORT
+    )
+    (out / "metrics.json").unlink()
+    with pytest.raises(FileExistsError, match="was not finished: go on with --resume=true"):
+        tokenstn.train(
+            table, cnn(classes=2, multi_label=True), out=str(out), primitives=["rotation"], shared="body", **SHORT
+        )
+    changed = {**SHORT, "epochs": 2, "resume": True}
+    with pytest.raises(ValueError, match=r"was started with epochs=1 \(now 2\)"):
+        tokenstn.train(
+            table, cnn(classes=2, multi_label=True), out=str(out), primitives=["rotation"], shared="body", **changed
+        )
+
+
+def bad_label(folder, write):
+    write(folder / "a" / "1.png")
+    (folder / "list.csv").write_text("path,label\na/1.png,[0 2]\n")
+    return folder / "list.csv", "list.csv"
+
+
+def leaves_its_folder(folder, write):
+    write(folder.parent / "outside.png")
+    (folder / "list.csv").write_text("path,label\n../outside.png,cat\n")
+    return folder / "list.csv", "outside"
+
+
+def empty_class(folder, write):
+    write(folder / "cat" / "1.png")
+    (folder / "dog").mkdir()
+    return folder, "'dog'"
+
+
+def one_image_in_a_class(folder, write):
+    write(folder / "cat" / "1.png")
+    return folder, "leave val empty"
+
+
+@pytest.mark.parametrize("mistake", [bad_label, leaves_its_folder, empty_class, one_image_in_a_class])
+def test_data_that_cannot_be_used_get_a_sentence_and_leave_nothing(tmp_path, capsys, mistake):
+    from PIL import Image
+
+    def write(path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16)).save(path)
+
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    images, named = mistake(folder, write)
+    out = tmp_path / "run"
+    assert main(["train", str(images), "--classifier=resnet18", "--pretrained=false", "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert named in said and "Traceback" not in said and len(said.splitlines()) <= 3
+    assert "splits.py" not in said, "warnings are sentences too"
+    assert not out.exists()
