@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint types architecture pytest install quickstart picture clean
+.PHONY: test lint types architecture pytest browser install quickstart picture clean
 
 test: lint types architecture pytest
 
@@ -18,8 +18,15 @@ types: $(INSTALLED)
 architecture: $(INSTALLED)
 	$(BIN)/lint-imports
 
-pytest: $(INSTALLED)
+pytest: $(INSTALLED) browser
 	$(BIN)/python -m pytest
+
+# Debian's Chromium, for the tests that open a report; elsewhere install it yourself, or they are skipped
+browser:
+	@command -v chromium >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+			apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+		echo "there is no chromium: tests in a browser will be skipped"
 
 install: $(INSTALLED)
 

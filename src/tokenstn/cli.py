@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from tokenstn import verbs
 
@@ -49,16 +50,22 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
+class _Help(RawDescriptionHelpFormatter, DefaultHelpFormatter):
+    """Keeps the lines of a description, so that its example stands alone."""
+
+
 def _parser(wanted: str) -> ArgumentParser:
     """The parser, with the arguments of the command that is wanted: reading those of all would take seconds."""
     parser = ArgumentParser(
         prog="tokenstn",
+        formatter_class=_Help,  # this and the next hold for the commands too
+        allow_abbrev=False,
         description="Image classification that does not depend on how the camera was held. --debug shows tracebacks.",
     )
     commands = parser.add_subcommands(required=True)
     for name, verb in COMMANDS.items():
         summary = (inspect.getdoc(verb) or "").split("Args:")[0].strip()
-        command = ArgumentParser(description=summary, allow_abbrev=False)
+        command = ArgumentParser(description=summary)
         if name == wanted:
             command.add_argument("--config", action="config", help="a YAML file with these settings")
             command.add_function_arguments(verb, as_positional=True)
