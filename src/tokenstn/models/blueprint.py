@@ -7,7 +7,7 @@ believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,14 +17,19 @@ import torchvision
 from torch import Tensor, nn
 from torch.func import functional_call
 
-LIBRARIES = ("timm", "torchvision")
+from tokenstn.models.medvit import MedViT, medvit_large, medvit_small, medvit_tiny
+
+LIBRARIES = ("timm", "torchvision", "tokenstn")
+OWN_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "medvit": MedViT, "medvit_tiny": medvit_tiny, "medvit_small": medvit_small, "medvit_large": medvit_large,
+}  # fmt: skip
 # arguments that would fetch or read other weights, whatever the builder
 FOREIGN_WEIGHTS = ("pretrained", "weights", "checkpoint")
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """``library`` is timm or torchvision, ``name`` one of its models, ``arguments`` what its builder is called with."""
+    """``library`` is one of LIBRARIES, ``name`` one of its models, ``arguments`` what its builder is called with."""
 
     library: str
     name: str
@@ -38,13 +43,14 @@ class Blueprint:
             )
         if self.library not in LIBRARIES:
             raise ValueError(f"unknown model library {self.library!r}; there are {', '.join(LIBRARIES)}")
-        known = timm.is_model(self.name) if self.library == "timm" else self.name in torchvision_names()
-        if not known:
+        if not _has_model(self.library, self.name):
             raise ValueError(f"{self.library} has no model named {self.name!r}; a newer version may have it")
         if any(argument.startswith(FOREIGN_WEIGHTS) for argument in self.arguments):
             raise ValueError(f"the arguments of {self.name} ask for other weights: {sorted(self.arguments)}")
         if self.library == "timm":
             return timm.create_model(self.name, pretrained=False, **self.arguments)
+        if self.library == "tokenstn":
+            return OWN_MODELS[self.name](**self.arguments)
         return torchvision.models.get_model(self.name, weights=None, **self.arguments)
 
     def skeleton(self) -> nn.Module:
@@ -104,6 +110,8 @@ def _likely_blueprints(classifier: nn.Module) -> Iterator[Blueprint]:
         yield from _likely_timm(classifier)
     elif type(classifier).__module__.startswith("torchvision."):
         yield from _likely_torchvision(classifier)
+    elif type(classifier) is MedViT:
+        yield from _likely_medvit(classifier)
 
 
 def _likely_timm(classifier: Any) -> Iterator[Blueprint]:
@@ -157,6 +165,25 @@ def _likely_torchvision(classifier: nn.Module) -> Iterator[Blueprint]:
         made = torchvision.models.get_model_builder(name).__annotations__.get("return")
         if made is type(classifier) or made == type(classifier).__name__:
             yield Blueprint("torchvision", name, arguments)
+
+
+def _likely_medvit(classifier: MedViT) -> Iterator[Blueprint]:
+    weights = classifier.state_dict()
+    head, first = weights.get("proj_head.0.weight"), weights["stem.0.conv.weight"]
+    if head is not None:  # replaced by hand otherwise
+        plain = {"depth": classifier.depth, "num_classes": head.shape[0], "in_chans": first.shape[1]}
+        yield Blueprint("tokenstn", "medvit", {**plain, "drop_path": classifier.drop_path})
+
+
+def library_of(name: str) -> str | None:
+    """The library that builds a model of this name: ours, else timm, else torchvision; None when there is none."""
+    return next((library for library in ("tokenstn", "timm", "torchvision") if _has_model(library, name)), None)
+
+
+def _has_model(library: str, name: str) -> bool:
+    if library == "tokenstn":
+        return name in OWN_MODELS
+    return timm.is_model(name) if library == "timm" else name in torchvision_names()
 
 
 def torchvision_names() -> list[str]:

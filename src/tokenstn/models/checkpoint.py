@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import timm
 import torch
 import torchvision
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tokenstn.models.blueprint import Blueprint, torchvision_names
+from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.keys import KeyReport
 from tokenstn.models.tokenstn import TokenSTN
 
@@ -48,7 +47,8 @@ def convert(
 
     Args:
         checkpoint: a ``.safetensors``, ``.pth``, ``.pt`` or ``.pth.tar`` file with the weights of ``arch``.
-        arch: a timm name, or a torchvision name (``torchvision/resnet50`` where both have one).
+        arch: a timm name, a torchvision name (``torchvision/resnet50`` where both have one), or ``medvit_tiny``,
+            ``medvit_small``, ``medvit_large``.
         classes: names of the classes, in the order of the classifier's outputs.
         out: the folder to write; beside the checkpoint, with its name, when None.
 
@@ -122,7 +122,8 @@ def _without_wrapper(weights: dict[str, Tensor], wanted: Mapping[str, Tensor]) -
 
 def _blueprint_for(arch: str, weights: Mapping[str, Tensor]) -> Blueprint:
     """The architecture with as many classes, channels and patches as the weights have."""
-    library, name = ("torchvision", arch.removeprefix("torchvision/")) if _is_torchvision(arch) else ("timm", arch)
+    name = arch.removeprefix("torchvision/")
+    library = "torchvision" if name != arch else library_of(arch) or "timm"
     plain = Blueprint(library, name).skeleton()
     weights = _without_wrapper(dict(weights), plain.state_dict())
     arguments: dict[str, Any] = {}
@@ -131,7 +132,7 @@ def _blueprint_for(arch: str, weights: Mapping[str, Tensor]) -> Blueprint:
         arguments["num_classes"] = head.shape[0]
     first = next((key for key, module in plain.named_modules() if isinstance(module, nn.Conv2d)), None)
     kernel = weights.get(f"{first}.weight")
-    if library == "timm" and kernel is not None and kernel.ndim == 4 and kernel.shape[1] != 3:
+    if library != "torchvision" and kernel is not None and kernel.ndim == 4 and kernel.shape[1] != 3:
         arguments["in_chans"] = kernel.shape[1]
     side = _image_side(plain, weights)
     if side is not None:
@@ -152,10 +153,6 @@ def _image_side(plain: Any, weights: Mapping[str, Tensor]) -> int | None:
         return None
     patches = given.shape[1] - (wanted.shape[1] - usual)  # without class and register tokens
     return round(patches**0.5) * patch if patches > 0 else None
-
-
-def _is_torchvision(arch: str) -> bool:
-    return arch.startswith("torchvision/") or (not timm.is_model(arch) and arch in torchvision_names())
 
 
 def _head_name(model: nn.Module) -> str | None:
