@@ -1,6 +1,7 @@
 """A model folder is enough to rebuild the model; a broken one is refused with a sentence that names the file."""
 
 import copy
+import dataclasses
 import json
 import math
 import os
@@ -17,11 +18,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 import tokenstn
-from tokenstn import Preprocessing, Thresholds, TokenSTN
+from tokenstn import Preprocessing, TokenSTN
 from tokenstn.geometry import OneSidedScale, Reflection, Rotation, Scale, Shear, Translation
 from tokenstn.models import AutoViews
 
 from .classifiers import ALL, PlainCNN, shake, small_vit
+from .flags import some_thresholds
 
 SETTINGS = Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.5, 0.6, 0.7), "pad", crop_share=0.9, interpolation="bilinear")
 
@@ -54,7 +56,7 @@ def good(tmp_path_factory) -> Path:
         primitives=ALL,
         preprocessing=SETTINGS,
         classes=list("abcde"),
-        thresholds=Thresholds(0.5, 0.5),
+        thresholds=some_thresholds(),
         localization_size=(16, 16),
     ).save_pretrained(folder)
     return folder
@@ -97,7 +99,10 @@ def change_inside(folder: Path, key: str, **values) -> None:
         {"multi_label": True},
         {"poses": "relative"},
         {"auto": AutoViews(mass=0.5, most=3)},
-        {"thresholds": Thresholds(pose_entropy=0.97, class_doubt=0.4)},
+        {"thresholds": some_thresholds()},
+        {"thresholds": some_thresholds(views=3, class_threshold=None, pose_threshold=None)},
+        {"thresholds": dataclasses.replace(some_thresholds(), of_class=None)},
+        {"thresholds": dataclasses.replace(some_thresholds(views=None), of_pose=None), "primitives": ()},
         {"classes": ["weiß", "猫", "a b", "", "x"]},
         {"preprocessing": SETTINGS},
     ],
@@ -258,7 +263,6 @@ class Wobble(Rotation):
     [
         ({"primitives": [Wobble()]}, "Wobble"),
         ({"classes": [0, 1, 2, 3, 4]}, "classes"),
-        ({"thresholds": Thresholds(np.float32(0.5), 0.5)}, "thresholds"),
     ],
 )
 def test_what_would_not_come_back_is_not_written(settings, reason, tmp_path):
@@ -374,9 +378,9 @@ def test_a_primitive_out_of_bounds_is_refused(folder, primitive, reason):
         ("auto", {"mass": "0.9"}, "auto"),
         ("auto", {"most": 2.5}, "auto"),
         ("auto", {"most": 0}, "auto"),
-        ("thresholds", {"class_doubt": 1.5}, "class_doubt"),
-        ("thresholds", {"class_doubt": math.nan}, "class_doubt"),
-        ("thresholds", {"class_doubt": "high"}, "thresholds"),
+        ("thresholds", {"surprise": 1}, "thresholds has the fields of_class, of_pose, settings; got .*surprise"),
+        ("thresholds", {"of_class": 0.5}, "of_class has the fields combination, threshold, guarantee; got 0.5"),
+        ("thresholds", {"settings": None}, "thresholds.settings has the fields"),
         ("preprocessing", {"mean": "123"}, "preprocessing"),
         ("preprocessing", {"std": [0.1, 0.0, 0.1]}, "std above 0"),
         ("preprocessing", {"resize": "stretch"}, "resize"),
@@ -398,6 +402,62 @@ def test_a_primitive_out_of_bounds_is_refused(folder, primitive, reason):
 def test_a_bad_setting_is_refused(folder, key, values, reason):
     change_inside(folder, key, **values)
     with pytest.raises(ValueError, match=rf"config\.json.*{reason}"):
+        tokenstn.load(folder)
+
+
+CLASS, POSE = ("of_class", "guarantee"), ("of_pose",)
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "reason"),
+    [
+        (("of_class",), {"threshold": math.nan}, "threshold is nan: a finite number"),
+        (("of_class",), {"threshold": math.inf}, "threshold is inf: a finite number"),
+        (("of_class",), {"threshold": "high"}, "threshold is 'high': a finite number"),
+        (("of_class",), {"threshold": True}, "threshold is True: a finite number"),
+        (("of_class",), {"more": 1}, "of_class has the fields combination, threshold, guarantee; got"),
+        (("of_class", "combination"), {"names": ["confidence", "mood"]}, r"unknown uncertainties \['mood'\]"),
+        (("of_class", "combination"), {"names": ["confidence", "entropy_twist"]}, r"unknown .*\['entropy_twist'\]"),
+        (("of_class", "combination"), {"names": "confidence"}, "names='confidence': a list"),
+        (("of_class", "combination"), {"weights": [1.0]}, "weights has 1 values for 2 names"),
+        (("of_class", "combination"), {"weights": [1.0, math.nan]}, "one of weights is nan"),
+        (("of_class", "combination"), {"stds": [1.0, 0.0]}, "above 0"),
+        (("of_class", "combination"), {"transforms": ["log", "exp"]}, "identity or log"),
+        (("of_class", "combination"), {"intercept": None}, "intercept is None"),
+        (CLASS, {"target_risk": 1.5}, "guarantee: target_risk=1.5: between 0 and 1"),
+        (CLASS, {"confidence": "95 %"}, "confidence is '95 %': a finite number"),
+        (CLASS, {"bound": 0.06}, "a risk of up to 0.06, above the target"),
+        (CLASS, {"errors": 90}, "90 errors among 80 accepted of 100"),
+        (CLASS, {"images": 100.0}, "whole numbers"),
+        (CLASS, {"assumptions": None}, "assumptions=None: words"),
+        (POSE, {"primitives": ["twist"]}, r"unknown primitives \['twist'\]"),
+        (POSE, {"primitives": []}, "a list of at least one"),
+        (POSE, {"threshold": -math.inf}, "threshold is -inf"),
+        (("settings",), {"views": 0}, "views=0: a number from 1 up"),
+        (("settings",), {"views": True}, "views=True: a number from 1 up"),
+        (("settings",), {"auto": None}, "AutoViews with views"),
+        (("settings", "auto"), {"mass": "0.9"}, "mass in"),
+        (("settings",), {"sampling": "best"}, "sampling='best': one of probable, random"),
+        (("settings",), {"precision": "int8"}, "precision='int8': one of"),
+        (("settings",), {"execution": "magic"}, "execution='magic': one of torch, onnx"),
+    ],
+    ids=str,
+)
+def test_bad_thresholds_are_refused_with_a_sentence(folder, path, values, reason):
+    thresholds = inner = json.loads((folder / "config.json").read_text())["thresholds"]
+    for part in path:
+        inner = inner[part]
+    inner.update(values)
+    change(folder, thresholds=thresholds)
+    with pytest.raises(ValueError, match=rf"config\.json describes a model that cannot be built.*{reason}"):
+        tokenstn.load(folder)
+
+
+def test_thresholds_of_another_model_are_refused(folder):
+    change(folder, primitives=[{"kind": "scale", "bound": 0.7}])
+    with pytest.raises(
+        ValueError, match=r"found with another model: they look at rotation .*this model estimates scale"
+    ):
         tokenstn.load(folder)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tokenstn import Thresholds, TokenSTN
+from tokenstn import TokenSTN
 from tokenstn.geometry import OneSidedScale, Rotation, Scale, warp
 from tokenstn.models import AutoViews
 from tokenstn.posteriors import POSTERIORS, Circular, Posterior
@@ -193,21 +193,6 @@ def test_poses_stay_inside_the_bounds_asked_for(images):
 def test_multi_label_probabilities_are_averaged_sigmoids(images):
     model = make(multi_label=True, primitives=())
     torch.testing.assert_close(model(images).probabilities, model.classifier(images).sigmoid())
-
-
-@torch.no_grad()
-def test_the_flags_follow_their_thresholds_and_are_none_without(model, images):
-    assert model(images, views=1).pose_ambiguous is None and model(images, views=1).class_uncertain is None
-    p = model(images, views=2)
-    entropy = torch.stack(list(p.entropy.values())).amax(0)
-    doubt = 1 - p.probabilities.amax(-1)
-    limits = Thresholds(pose_entropy=entropy.median().item(), class_doubt=doubt.median().item())
-    model.thresholds = limits
-    flagged = model(images, views=2)
-    model.thresholds = None
-    assert flagged.pose_ambiguous.tolist() == (entropy > limits.pose_entropy).tolist()
-    assert flagged.class_uncertain.tolist() == (doubt > limits.class_doubt).tolist()
-    assert 0 < flagged.pose_ambiguous.sum() < 6 and 0 < flagged.class_uncertain.sum() < 6
 
 
 @pytest.mark.parametrize("posterior", ["circular", "gaussian", "student", "point"])

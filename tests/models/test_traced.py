@@ -10,6 +10,7 @@ from torch import Tensor
 from tokenstn import Prediction, TokenSTN
 
 from .classifiers import ALL, PlainCNN, shake, small_vit
+from .flags import at_medians
 
 
 def make(kind: str) -> tuple[TokenSTN, Tensor]:
@@ -31,6 +32,11 @@ def assert_same(found: Prediction, expected: Prediction, tolerance: float, angle
     torch.testing.assert_close(found.views.weights, expected.views.weights, atol=angle, rtol=0)
     for name in ALL:
         torch.testing.assert_close(found.entropy[name], expected.entropy[name], atol=angle, rtol=0)
+
+
+def assert_same_flags(found: Prediction, expected: Prediction) -> None:
+    assert found.class_uncertain.tolist() == expected.class_uncertain.tolist()
+    assert found.pose_ambiguous.tolist() == expected.pose_ambiguous.tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,9 +63,12 @@ def test_a_model_cast_to_bf16_runs():
 @torch.no_grad()
 def test_compiled_without_a_graph_break_gives_the_eager_answer(kind):
     model, images = make(kind)
+    model.thresholds = at_medians(model(images, views=2), 2)
     expected = model(images, views=2)
-    compiled = torch.compile(model, fullgraph=True)
-    assert_same(compiled(images, views=2), expected, tolerance=1e-5, angle=1e-4)
+    assert expected.class_uncertain.sum() == expected.pose_ambiguous.sum() == 2
+    found = torch.compile(model, fullgraph=True)(images, views=2)
+    assert_same(found, expected, tolerance=1e-5, angle=1e-4)
+    assert_same_flags(found, expected)
     torch._dynamo.reset()
 
 
@@ -68,13 +77,16 @@ def test_compiled_without_a_graph_break_gives_the_eager_answer(kind):
 @torch.no_grad()
 def test_exported_with_a_dynamic_batch_is_exact(kind):
     model, images = make(kind)
+    model.thresholds = at_medians(model(images, views=3), 3)
     batch = torch.export.Dim("batch", min=1)
     program = torch.export.export(
         model, (images[:2],), {"views": 3}, dynamic_shapes={"images": {0: batch}, "views": None}
     )
     for size in (1, 3, 4):
         expected = model(images[:size], views=3)
-        assert_same(program.module()(images[:size], views=3), expected, tolerance=1e-6, angle=1e-6)
+        found = program.module()(images[:size], views=3)
+        assert_same(found, expected, tolerance=1e-6, angle=1e-6)
+        assert_same_flags(found, expected)
 
 
 def test_auto_views_are_refused_while_compiling():

@@ -27,9 +27,11 @@ from tokenstn.evaluation.pose import pose_failed, pose_scores
 from tokenstn.evaluation.results import SCHEMA, Control, Element, Evaluation, Example, Provenance
 from tokenstn.evaluation.sampling import data_checksum, stratified_limit
 from tokenstn.evaluation.scores import entropies_of, flips_of, scores_of, uncertainty_scores_of
+from tokenstn.evaluation.thresholds import flag_scores
 from tokenstn.evaluation.uncertainty import DRAWS
 from tokenstn.geometry import Group
 from tokenstn.models import TokenSTN
+from tokenstn.models.call_settings import precision_of
 
 CONTROL_IMAGES = 500
 LARGEST_LOSS = 0.01  # of upright accuracy, before it is worth a warning
@@ -95,6 +97,7 @@ def evaluate(
     classes = class_names(model, table, answers)
     failed = pose_failed(answers, model.primitives)
     auto_views = answers.poses.views.double().mean().item() if answers.poses is not None and views == "auto" else None
+    limits, no_flags = model.thresholds, why_no_flags(model, views)
     evaluation = Evaluation(
         schema=SCHEMA,
         model=model_name or type(model.classifier).__name__,
@@ -135,13 +138,14 @@ def evaluate(
                 }
             ),
         ),
+        flags=None if limits is None or no_flags else flag_scores(answers, limits, model.primitives, seed),
     )
     shown = pick_examples(answers, examples)
     gallery = render_examples(model, table, answers, shown, classes, views=views, seed=seed)
     seconds = round(time.monotonic() - start, 1)
     evaluation = replace(
         evaluation,
-        warnings=warnings_of(evaluation, answers),
+        warnings=(*warnings_of(evaluation, answers), *((no_flags,) if no_flags else ())),
         provenance=replace(evaluation.provenance, seconds=seconds),
     )
     return Examination(evaluation, gallery, answers)
@@ -192,7 +196,18 @@ def warnings_of(evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
             "photos that are not square are squashed, and a turned photo is then more than turned for the network: "
             "read pose and equivariance errors with care, or prepare the images with crop or pad"
         )
+    if evaluation.flags is not None:
+        flags = (evaluation.flags.class_uncertain, evaluation.flags.pose_ambiguous)
+        found += [flag.sentence for flag in flags if flag is not None and flag.kept is False]
     return tuple(found)
+
+
+def why_no_flags(model: TokenSTN, views: Views) -> str | None:
+    """Why the model's thresholds do not hold for an evaluation; None where they do, or where there are none."""
+    if model.thresholds is None:
+        return None
+    precision = precision_of(torch.zeros(1, device=device_of(model)))  # of the images here, unless autocast is on
+    return model.thresholds.why_not(views=views, auto=model.auto, precision=precision)
 
 
 def versions() -> dict[str, str]:

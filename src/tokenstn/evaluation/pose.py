@@ -46,13 +46,12 @@ def pose_failed(answers: Answers, primitives: tuple[Primitive, ...]) -> Tensor |
 
     False throughout for element 0, which was not turned; None without a rotation.
     """
-    rotation = next((primitive for primitive in primitives if isinstance(primitive, Rotation)), None)
-    if answers.poses is None or rotation is None:
-        return None
-    value = answers.poses.value["rotation"].double()
-    before, move = _unmoved(answers, "rotation"), _moves(answers, "rotation")
-    side = _unmoved(answers, "reflection") if "reflection" in answers.poses.value else 1.0
-    return (equivariance_errors(rotation, before, move, value.flatten(), side) > LARGE_TURN).reshape(value.shape)
+    return _not_followed(answers, primitives, Rotation, LARGE_TURN)
+
+
+def scale_failed(answers: Answers, primitives: tuple[Primitive, ...]) -> Tensor | None:
+    """Where the scale did not follow that of the input by more than a factor of 1.1, as :func:`pose_failed`."""
+    return _not_followed(answers, primitives, Scale, LARGE_ZOOM)
 
 
 def applied_values(answers: Answers, primitive: Primitive) -> Tensor:
@@ -71,6 +70,18 @@ def applied_values(answers: Answers, primitive: Primitive) -> Tensor:
     if isinstance(primitive, Rotation):
         value = torch.remainder(value + math.pi, 2 * math.pi) - math.pi
     return value.clamp(*primitive.range)
+
+
+def _not_followed(
+    answers: Answers, primitives: tuple[Primitive, ...], kind: type[Primitive], large: float
+) -> Tensor | None:
+    primitive = next((primitive for primitive in primitives if isinstance(primitive, kind)), None)
+    if answers.poses is None or primitive is None:
+        return None
+    value = answers.poses.value[primitive.name].double()
+    before, move = _unmoved(answers, primitive.name), _moves(answers, primitive.name)
+    side = _unmoved(answers, "reflection") if "reflection" in answers.poses.value else 1.0
+    return (equivariance_errors(primitive, before, move, value.flatten(), side) > large).reshape(value.shape)
 
 
 def _scores(answers: Answers, primitive: Primitive, health: PrimitiveHealth, poses: str) -> PoseScores:

@@ -206,6 +206,35 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class FlagScore:
+    """What one of the two flags does over the orbit.
+
+    raised: share of answers with the flag. risk: share of failures (a wrong class; a pose that did not follow) among
+    the answers without it, risk_raised: among those with it; None where it is not known or there are none. target_risk:
+    what was promised of the first. kept: False where the whole interval of the risk is above it; None without a risk.
+    """
+
+    raised: float
+    risk: Interval | None
+    risk_raised: float | None
+    target_risk: float
+    kept: bool | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class FlagScores:
+    """Both flags, judged on the answers of an evaluation; a flag that the model folder does not have is None.
+
+    pose_only: share of answers that are ambiguous in their pose and not uncertain in their class.
+    """
+
+    class_uncertain: FlagScore | None
+    pose_ambiguous: FlagScore | None
+    pose_only: float | None
+
+
+@dataclass(frozen=True)
 class Provenance:
     """Where the figures come from."""
 
@@ -225,7 +254,8 @@ class Evaluation:
 
     rectified, and what depends on it, is None for a bare classifier. poses: "absolute", or "relative" where the
     training data were not upright. entropy: {primitive: one ClassEntropy for each class}. uncertainty: {name:
-    score}, with the bare classifier's own confidence as "bare_confidence".
+    score}, with the bare classifier's own confidence as "bare_confidence". flags: None where the model folder has no
+    thresholds, or none that hold for these views.
     """
 
     schema: str
@@ -249,6 +279,7 @@ class Evaluation:
     cost: Cost
     provenance: Provenance
     warnings: tuple[str, ...] = ()
+    flags: FlagScores | None = None
 
 
 SCHEMA = "tokenstn.evaluation/1"

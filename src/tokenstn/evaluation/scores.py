@@ -16,6 +16,7 @@ from tokenstn.evaluation.entropy import entropy_by_class
 from tokenstn.evaluation.flips import flips
 from tokenstn.evaluation.results import ClassEntropy, Flips, Scores, UncertaintyScore
 from tokenstn.evaluation.uncertainty import DRAWS, combine, halves, uncertainty_scores
+from tokenstn.models.combination import named_uncertainties
 
 
 def scores_of(answers: Answers, responses: Responses, classes: int, seed: int = 0) -> Scores:
@@ -80,18 +81,11 @@ def entropies_of(answers: Answers, classes: int, seed: int = 0) -> dict[str, tup
 
 
 def uncertainties(answers: Answers) -> dict[str, Tensor]:
-    """Every kind of doubt about the answers that a person gets, ``{name: (E, N)}``, larger for less certain ones.
-
-    confidence: 1 − that of the answer; predictive_entropy: of the answer; disagreement: between views;
-    entropy_rotation, …: of the belief about each primitive.
-    """
-    given = answers.best
-    found = {"confidence": 1 - given.confidence, "predictive_entropy": given.entropy}
-    if answers.poses is not None:
-        if answers.poses.disagreement is not None:
-            found["disagreement"] = answers.poses.disagreement
-        found |= {f"entropy_{name}": entropy for name, entropy in answers.poses.entropy.items()}
-    return found
+    """Every kind of doubt about the answers that a person gets, ``{name: (E, N)}`` (:func:`named_uncertainties`)."""
+    given, poses = answers.best, answers.poses
+    if poses is None:
+        return named_uncertainties(given.confidence, given.entropy, None, {})
+    return named_uncertainties(given.confidence, given.entropy, poses.disagreement, poses.entropy)
 
 
 def uncertainty_scores_of(

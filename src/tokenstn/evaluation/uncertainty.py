@@ -27,9 +27,9 @@ from tokenstn.evaluation.selective import (
     risk_coverage,
     thin_curve,
 )
+from tokenstn.models.combination import Combination, transformed
 
 DRAWS = 200  # 160,000 answers and eight uncertainties take some ten seconds
-FLOOR = 1e-6  # added before a logarithm: float32 confidences resolve no less
 
 
 def uncertainty_scores(
@@ -118,40 +118,6 @@ def halves(images: int, seed: int = 0, groups: Tensor | None = None) -> Tensor:
     return torch.from_numpy(np.isin(numbers, order[: (count + 1) // 2]))
 
 
-@dataclass(frozen=True)
-class Combination:
-    """Several uncertainties as one probability of a wrong answer; plain numbers, so that JSON can hold it.
-
-    For each of ``names``: whether its logarithm is taken ("log" or "identity"), then mean and standard deviation for
-    standardising, then a weight. ``Combination(**json)`` restores what ``dataclasses.asdict`` gave.
-    """
-
-    names: tuple[str, ...]
-    transforms: tuple[str, ...]
-    means: tuple[float, ...]
-    stds: tuple[float, ...]
-    weights: tuple[float, ...]
-    intercept: float
-
-    def __post_init__(self) -> None:
-        for name in ("names", "transforms", "means", "stds", "weights"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON gives lists
-
-    def __call__(self, uncertainties: Mapping[str, Tensor]) -> Tensor:
-        """Probability that each answer is wrong, float64, of the shape of the uncertainties; more names do no harm."""
-        missing = [name for name in self.names if name not in uncertainties]
-        if missing:
-            raise ValueError(
-                f"the combination needs {', '.join(self.names)}; missing: {', '.join(missing)}; given: "
-                f"{', '.join(uncertainties) or 'none'}"
-            )
-        logit = torch.tensor(self.intercept, dtype=torch.float64)
-        for i, name in enumerate(self.names):
-            feature = _transformed(uncertainties[name].detach(), self.transforms[i])
-            logit = logit.to(feature.device) + self.weights[i] * (feature - self.means[i]) / self.stds[i]
-        return torch.sigmoid(logit)
-
-
 def combine(uncertainties: Mapping[str, Tensor], wrong: Tensor) -> Combination:
     """Fit the combination on answers of equal shape, such as ``{name: (E, N)}`` and ``(E, N)`` bool of half the images.
 
@@ -201,7 +167,7 @@ class _Feature:
 
     @classmethod
     def of(cls, values: Tensor, transform: str) -> _Feature:
-        column = _transformed(values, transform).numpy().ravel()
+        column = transformed(values, transform).numpy().ravel()
         mean, std = float(column.mean()), float(column.std())
         if std <= 1e-9 * (1 + abs(mean)):  # rounding alone
             return cls(transform, mean, 1.0, np.zeros_like(column))
@@ -226,8 +192,3 @@ def _regression(features: NDArray[np.float64], errors: NDArray[np.bool_]) -> Any
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(max_iter=1000).fit(features, errors)  # its slight penalty keeps separable data finite
-
-
-def _transformed(values: Tensor, transform: str) -> Tensor:
-    wide = values.double()
-    return torch.log(wide.clamp_min(0) + FLOOR) if transform == "log" else wide

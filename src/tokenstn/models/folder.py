@@ -23,11 +23,12 @@ import tokenstn
 from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
 from tokenstn.models.backbone import Backbone
 from tokenstn.models.blueprint import Blueprint
+from tokenstn.models.call_settings import AutoViews
 from tokenstn.models.keys import KeyReport
-from tokenstn.models.prediction import Thresholds
 from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.models.schema import problem_of
-from tokenstn.models.tokenstn import AutoViews, TokenSTN
+from tokenstn.models.thresholds import Thresholds
+from tokenstn.models.tokenstn import TokenSTN
 
 FORMAT = 1
 CONFIG = "config.json"
@@ -87,7 +88,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
         "auto": AutoViews(**config["auto"]),
         "preprocessing": _maybe(Preprocessing, config["preprocessing"]),
         "classes": config["classes"],
-        "thresholds": _maybe(Thresholds, config["thresholds"]),
+        "thresholds": None if config["thresholds"] is None else Thresholds.from_json(config["thresholds"]),
     }
     rectifying: dict[str, Any] = {
         "primitives": [_primitive_from(item) for item in config["primitives"]],
@@ -129,7 +130,7 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
         "poses": model.poses,
         "preprocessing": None if model.preprocessing is None else asdict(model.preprocessing),
         "classes": None if model.classes is None else list(model.classes),
-        "thresholds": None if model.thresholds is None else asdict(model.thresholds),
+        "thresholds": None if model.thresholds is None else model.thresholds.to_json(),
     }
 
 

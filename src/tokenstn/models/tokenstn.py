@@ -11,42 +11,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Literal
 
-import timm
 import torch
 from torch import Tensor, nn
 
 from tokenstn.geometry import Pose, Primitive, as_primitives, warp
 from tokenstn.models.backbone import Backbone, resize
+from tokenstn.models.blueprint import Blueprint, library_of
+from tokenstn.models.call_settings import AutoViews, execution_now, precision_of
+from tokenstn.models.combination import named_uncertainties
 from tokenstn.models.localizer import Localizer
-from tokenstn.models.prediction import Prediction, Thresholds, answer_entropy
+from tokenstn.models.prediction import Prediction, answer_confidence, answer_entropy
 from tokenstn.models.preprocessing import Preprocessing, renormalise
+from tokenstn.models.thresholds import Thresholds
 from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, most_probable_poses, random_poses
 
 DEFAULT_PRIMITIVES = ("rotation", "scale")
-
-
-@dataclass(frozen=True)
-class AutoViews:
-    """``views="auto"``: as many views as hold ``mass`` of the belief, at most ``most``."""
-
-    mass: float = 0.9
-    most: int = 8
-
-    def __post_init__(self) -> None:
-        if not 0 < self.mass <= 1 or not isinstance(self.most, int) or self.most < 1:
-            raise ValueError(f"AutoViews(mass={self.mass}, most={self.most}): mass in (0, 1], most a number from 1")
 
 
 class TokenSTN(nn.Module):
     """A classifier that estimates the pose of each image, rectifies it, and classifies the rectified views.
 
     Args:
-        classifier: a timm model, a timm name (made untrained, as ``timm.create_model`` does), or any module from images
-            to logits. It is used as it is, and shared with the localizer, not copied.
+        classifier: a timm model, a name that timm, torchvision or ``models.medvit`` knows (made untrained), or any
+            module from images to logits. It is used as it is, and shared with the localizer, not copied.
         primitives: what may be corrected: any of rotation, scale, shear, translation, reflection, by name or as
             ``geometry.Primitive`` values with bounds. What is left out is exactly the identity; with none, the
             classifier is called on the images as they are.
@@ -61,8 +51,10 @@ class TokenSTN(nn.Module):
         auto: what ``views="auto"`` means.
         poses: what poses mean: ``absolute``, or ``relative`` where the rectifier was trained on images that do not come
             upright; it then makes them consistent with each other, not upright.
-        preprocessing, classes, thresholds: kept in the model folder; the thresholds raise the two flags.
+        preprocessing, classes, thresholds: kept in the model folder; the thresholds raise the two flags, in the calls
+            that they hold for.
 
+    >>> import timm
     >>> classifier = timm.create_model("resnet18", num_classes=10)
     >>> model = TokenSTN(classifier, primitives=("rotation", "scale")).eval()
     >>> p = model(torch.rand(2, 3, 224, 224), views=4)
@@ -89,7 +81,7 @@ class TokenSTN(nn.Module):
     ) -> None:
         super().__init__()
         if isinstance(classifier, str):
-            classifier = timm.create_model(classifier)
+            classifier = Blueprint(library_of(classifier) or "timm", classifier).build()
         if rectifier is not None:
             if (tuple(primitives), posterior, shared, localization_size) != (DEFAULT_PRIMITIVES, "circular", 2, None):
                 raise ValueError(
@@ -131,6 +123,17 @@ class TokenSTN(nn.Module):
     def preprocessing(self) -> Preprocessing | None:
         """What the images went through, where it is known."""
         return self.backbone.preprocessing
+
+    @property
+    def thresholds(self) -> Thresholds | None:
+        """What raises the two flags; may be set, and is refused if it belongs to another model."""
+        return self._thresholds
+
+    @thresholds.setter
+    def thresholds(self, thresholds: Thresholds | None) -> None:
+        if thresholds is not None:
+            thresholds.require_fit([primitive.name for primitive in self.primitives])
+        self._thresholds = thresholds
 
     @property
     def shared(self) -> int | str | None:
@@ -181,7 +184,8 @@ class TokenSTN(nn.Module):
     ) -> Prediction:
         """Rectify images ``(B, C, H, W)`` by what is believed about them, and classify the views."""
         if not posteriors:
-            return self._classify_as_is(images)
+            # where there is a rectifier, its answers were calibrated, and not this one of the bare classifier
+            return self._classify_as_is(images, None if self.primitives else self._limits(images, views, sampling))
         pose = best_pose(posteriors)
         if sampling == "random":
             assert views != "auto"
@@ -194,7 +198,8 @@ class TokenSTN(nn.Module):
         else:
             chosen = _views(*most_probable_poses(posteriors, views))
             probabilities, doubt, rectified = self._classify_all(images, chosen)
-        return self._prediction(probabilities, doubt, pose, rectified, chosen, posteriors)
+        limits = self._limits(images, views, sampling)
+        return self._prediction(probabilities, doubt, pose, rectified, chosen, posteriors, limits)
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Write ``config.json`` and ``model.safetensors``; ``tokenstn.load`` reads them back."""
@@ -214,13 +219,24 @@ class TokenSTN(nn.Module):
         logits = self.backbone.logits(images).float()
         return logits.sigmoid() if self.multi_label else logits.softmax(-1)
 
-    def _classify_as_is(self, images: Tensor) -> Prediction:
+    def _limits(self, images: Tensor, views: int | Literal["auto"], sampling: str) -> Thresholds | None:
+        """The thresholds, where they hold for a call."""
+        limits = self.thresholds
+        if limits is None or self.training:
+            return None
+        precision, execution = precision_of(images), execution_now()
+        holds = limits.holds_for(
+            views=views, auto=self.auto, sampling=sampling, precision=precision, execution=execution
+        )
+        return limits if holds else None
+
+    def _classify_as_is(self, images: Tensor, limits: Thresholds | None) -> Prediction:
         origin = torch.zeros(len(images), device=images.device)
         pose = Pose.of(rotation=origin)
         views = Views(pose.matrix.unsqueeze(1), torch.ones_like(origin).unsqueeze(1))
         probabilities = self._probabilities(images)
         doubt = answer_entropy(probabilities, self.multi_label)
-        return self._prediction(probabilities, doubt, pose, images, views, {})
+        return self._prediction(probabilities, doubt, pose, images, views, {}, limits)
 
     def _classify_all(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor, Tensor]:
         """Over all views: mean probabilities ``(B, classes)``, mean entropy ``(B,)``; and view 0 ``(B, C, H, W)``."""
@@ -254,10 +270,17 @@ class TokenSTN(nn.Module):
         rectified: Tensor,
         views: Views,
         posteriors: dict[str, Posterior],
+        limits: Thresholds | None,
     ) -> Prediction:
         """``doubt (B,)``: the mean entropy of the views' own answers."""
         entropy = {name: posterior.entropy() for name, posterior in posteriors.items()}
-        limits = self.thresholds
+        mixed = answer_entropy(probabilities, self.multi_label)
+        disagreement = (mixed - doubt).clamp_min(0.0)
+        pose_ambiguous, class_uncertain = None, None
+        if limits is not None:
+            confidence = answer_confidence(probabilities, self.multi_label)
+            uncertainties = named_uncertainties(confidence, mixed, disagreement, entropy)
+            pose_ambiguous, class_uncertain = limits.pose_ambiguous(entropy), limits.class_uncertain(uncertainties)
         return Prediction(
             probabilities=probabilities,
             pose=pose,
@@ -265,9 +288,9 @@ class TokenSTN(nn.Module):
             entropy=entropy,
             spread={name: posterior.spread() for name, posterior in posteriors.items()},
             views=views,
-            disagreement=(answer_entropy(probabilities, self.multi_label) - doubt).clamp_min(0.0),
-            pose_ambiguous=None if limits is None else limits.pose_ambiguous(entropy),
-            class_uncertain=None if limits is None else limits.class_uncertain(probabilities, self.multi_label),
+            disagreement=disagreement,
+            pose_ambiguous=pose_ambiguous,
+            class_uncertain=class_uncertain,
         )
 
     def _check(self, images: Tensor, views: int | str, sampling: str) -> None:

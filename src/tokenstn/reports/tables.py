@@ -183,6 +183,26 @@ def coverage(evaluation: Evaluation) -> Table | None:
     return Table("Wrong among the answers that are kept", columns, tuple(rows))
 
 
+def flags(evaluation: Evaluation) -> Table | None:
+    """The two flags: how often they are raised, and how often answers fail with and without them."""
+    if evaluation.flags is None:
+        return None
+    judged = {"class_uncertain": evaluation.flags.class_uncertain, "pose_ambiguous": evaluation.flags.pose_ambiguous}
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            (name, score.sentence),
+            percent(score.raised),
+            (percent(None if score.risk is None else score.risk.value), percent_interval(score.risk)),
+            percent(score.risk_raised),
+            percent(score.target_risk),
+        )
+        for name, score in judged.items()
+        if score is not None
+    )
+    columns = ("flag", "raised", "failures without it", "failures with it", "promised at most")
+    return Table("The two flags of this model", columns, rows)
+
+
 def poses(evaluation: Evaluation) -> Table | None:
     if not evaluation.pose:
         return None

@@ -1,0 +1,74 @@
+"""How a model was called: what its uncertainties, and so its two flags, depend on besides the images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SAMPLINGS = ("probable", "random")
+PRECISIONS = {
+    torch.float64: "float64",
+    torch.float32: "float32",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+EXECUTIONS = ("torch", "onnx")
+
+
+@dataclass(frozen=True)
+class AutoViews:
+    """``views="auto"``: as many views as hold ``mass`` of the belief, at most ``most``."""
+
+    mass: float = 0.9
+    most: int = 8
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.mass, int | float) and not isinstance(self.mass, bool)
+        count = isinstance(self.most, int) and not isinstance(self.most, bool)
+        if not number or not 0 < self.mass <= 1 or not count or self.most < 1:
+            raise ValueError(f"AutoViews(mass={self.mass!r}, most={self.most!r}): mass in (0, 1], most a number from 1")
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """One way to call a model.
+
+    views: "auto", with the ``auto`` that it stood for, or a number; None for a model without a rectifier, which has no
+    views. sampling: "probable" or "random". precision: of the images, or of autocast where it is on. execution:
+    "torch", also compiled or exported by torch, or "onnx".
+    """
+
+    views: int | str | None = "auto"
+    auto: AutoViews | None = AutoViews()
+    sampling: str = "probable"
+    precision: str = "float32"
+    execution: str = "torch"
+
+    def __post_init__(self) -> None:
+        count = isinstance(self.views, int) and not isinstance(self.views, bool) and self.views >= 1
+        if self.views is not None and self.views != "auto" and not count:
+            raise ValueError(f'views={self.views!r}: a number from 1 up, "auto", or None without a rectifier')
+        if not isinstance(self.auto, AutoViews if self.views == "auto" else type(None)):
+            raise ValueError(f'auto={self.auto!r}, views={self.views!r}: AutoViews with views="auto", None with others')
+        for name, known in (("sampling", SAMPLINGS), ("precision", PRECISIONS.values()), ("execution", EXECUTIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r}: one of {', '.join(known)}")
+
+
+def precision_of(images: Tensor) -> str:
+    """In which precision a model computes on floating point images: theirs, unless autocast is on.
+
+    >>> precision_of(torch.zeros(1))
+    'float32'
+    """
+    device = images.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return PRECISIONS[torch.get_autocast_dtype(device)]
+    return PRECISIONS.get(images.dtype, "another")
+
+
+def execution_now() -> str:
+    """What will run the model: "onnx" while one is being written, which then answers with other kernels than torch."""
+    return "onnx" if torch.onnx.is_in_onnx_export() else "torch"
