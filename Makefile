@@ -33,12 +33,12 @@ install: $(INSTALLED)
 # installed again only when what is to be installed has changed
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev,medical]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[dev,export,medical]" --constraint constraints.txt
 	touch $@
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
 quickstart: $(INSTALLED)
-	$(BIN)/tokenstn train mnist-mini --primitives=[rotation] --classifier_epochs=12 --epochs=24 --batch_size=64 \
+	$(BIN)/tokenstn train mnist-mini --primitives=[rotation] --classifier_epochs=12 --epochs=30 --batch_size=64 \
 		--out=runs/quickstart
 
 # the picture in the README, from a rectifier trained on the spot

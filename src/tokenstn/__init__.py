@@ -14,26 +14,34 @@ __version__ = "0.1.0"
 _HOMES = {
     "TokenSTN": "tokenstn.models.tokenstn",
     "Prediction": "tokenstn.models.prediction",
-    "Thresholds": "tokenstn.models.prediction",
+    "Thresholds": "tokenstn.models.thresholds",
     "Preprocessing": "tokenstn.models.preprocessing",
     "load": "tokenstn.models.folder",
     "convert": "tokenstn.models.checkpoint",
+    "diagnose": "tokenstn.verbs.diagnose",
     "train": "tokenstn.verbs.train",
+    "evaluate": "tokenstn.verbs.evaluate",
+    "compare": "tokenstn.verbs.compare",
 }
-_ROOMS = ("data", "geometry", "models", "posteriors", "training")
+_ROOMS = ("data", "evaluation", "geometry", "models", "posteriors", "reports", "training")
 
 if TYPE_CHECKING:
     from tokenstn import data as data
+    from tokenstn import evaluation as evaluation
     from tokenstn import geometry as geometry
     from tokenstn import models as models
     from tokenstn import posteriors as posteriors
+    from tokenstn import reports as reports
     from tokenstn import training as training
     from tokenstn.models.checkpoint import convert as convert
     from tokenstn.models.folder import load as load
     from tokenstn.models.prediction import Prediction as Prediction
-    from tokenstn.models.prediction import Thresholds as Thresholds
     from tokenstn.models.preprocessing import Preprocessing as Preprocessing
+    from tokenstn.models.thresholds import Thresholds as Thresholds
     from tokenstn.models.tokenstn import TokenSTN as TokenSTN
+    from tokenstn.verbs.compare import compare as compare
+    from tokenstn.verbs.diagnose import diagnose as diagnose
+    from tokenstn.verbs.evaluate import evaluate as evaluate
     from tokenstn.verbs.train import train as train
 
 

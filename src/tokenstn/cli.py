@@ -15,7 +15,15 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from tokenstn import verbs
 
-COMMANDS: dict[str, Callable] = {"train": verbs.train, "convert": verbs.convert}
+COMMANDS: dict[str, Callable] = {
+    "diagnose": verbs.diagnose,
+    "convert": verbs.convert,
+    "train": verbs.train,
+    "evaluate": verbs.evaluate,
+    "compare": verbs.compare,
+}
+# arguments that take several words, which the parser does not see from a function
+SEVERAL = {"compare": ("runs", "two or more folders that tokenstn evaluate or tokenstn train wrote")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +76,10 @@ def _parser(wanted: str) -> ArgumentParser:
         command = ArgumentParser(description=summary)
         if name == wanted:
             command.add_argument("--config", action="config", help="a YAML file with these settings")
-            command.add_function_arguments(verb, as_positional=True)
+            several = SEVERAL.get(name)
+            if several is not None:
+                command.add_argument(several[0], nargs="+", type=str, help=several[1])
+            command.add_function_arguments(verb, as_positional=True, skip={several[0]} if several else set())
         commands.add_subcommand(name, command, help=summary.splitlines()[0])
     return parser
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from tokenstn.evaluation.diagnosis import diagnose_answers
+from tokenstn.evaluation.diagnosis import Remedy, diagnose_answers, needed_for_diagnosis
 from tokenstn.evaluation.evaluate import evaluate
 from tokenstn.geometry import rotation_group, rotoscale_group, scale_group, translation_group
 
@@ -27,8 +27,8 @@ def test_a_classifier_that_minds_a_turn_is_told_so():
     )
     assert [point.at for point in diagnosis.by_angle] == [0.0, 90.0, 180.0, 270.0]
     assert [point.accuracy for point in diagnosis.by_angle] == list(found.evaluation.bare.by_element)
-    step = diagnosis.next_steps[0]
-    assert "tokenstn train signposts --classifier my-model --primitives=[rotation] --out RUN" in step
+    wanted = "tokenstn train signposts --classifier my-model --primitives=[rotation] --out runs/rectified"
+    assert diagnosis.command == wanted and "put a rectifier in front" in diagnosis.next_steps[-1]
     assert any("above (−100 points)" in step for step in diagnosis.next_steps)
 
 
@@ -59,7 +59,7 @@ def test_angle_and_scale_are_told_apart():
     assert len(diagnosis.by_angle) == 4
     assert diagnosis.losses["scaled"].drop.value == 0.0 and not diagnosis.losses["scaled"].notable
     assert "loses 0.0 ± 0.0 points when scaled" in diagnosis.verdict
-    assert "--primitives=[rotation] " in diagnosis.next_steps[0]
+    assert diagnosis.command is not None and "--primitives=[rotation] " in diagnosis.command
 
 
 def test_a_robust_classifier_is_left_alone():
@@ -68,6 +68,7 @@ def test_a_robust_classifier_is_left_alone():
     assert diagnosis.next_steps == (
         "it needs no rectifier for these movements; other groups can be tried: scale, rotoscale, reflection",
     )
+    assert diagnosis.command is None
 
 
 def test_without_labels_there_are_consistency_and_confidence():
@@ -75,7 +76,8 @@ def test_without_labels_there_are_consistency_and_confidence():
     assert diagnosis.losses["turned"].drop is None and diagnosis.losses["turned"].notable
     assert diagnosis.verdict.startswith("agrees with itself on 0% of turned copies, least at 90°; its confidence goes")
     assert all(point.accuracy is None for point in diagnosis.by_angle)
-    assert "tokenstn train" in diagnosis.next_steps[0] and "labels" in diagnosis.next_steps[-1]
+    assert any("give labels" in step for step in diagnosis.next_steps)
+    assert diagnosis.command is not None and diagnosis.command.startswith("tokenstn train")
 
 
 def test_a_classifier_that_does_better_on_turned_images_raises_a_question():
@@ -103,3 +105,20 @@ def test_other_groups_move():
 def test_one_element_moves_nothing():
     diagnosis, _ = diagnosed(bare_model(), rotation_group(1))
     assert diagnosis.losses == {} and "nothing was moved" in diagnosis.verdict
+
+
+def test_what_a_diagnosis_does_not_read_need_not_be_run():
+    group = rotoscale_group(4, scales=3)
+    whole, _ = diagnosed(bare_model(), group)
+    part, found = diagnosed(bare_model(), needed_for_diagnosis(group))
+    assert len(found.evaluation.elements) == 6
+    assert (part.verdict, part.by_angle, part.by_scale) == (whole.verdict, whole.by_angle, whole.by_scale)
+    shifts = translation_group(3)
+    assert len(needed_for_diagnosis(shifts)) == len(shifts)
+
+
+def test_another_remedy_takes_the_place_of_training():
+    _, found = diagnosed(bare_model(), rotation_group(4))
+    remedy = Remedy("it has a rectifier", "tokenstn evaluate")
+    diagnosis = diagnose_answers(found.evaluation, found.answers, remedy=remedy)
+    assert diagnosis.next_steps[-1] == "it has a rectifier" and diagnosis.command == "tokenstn evaluate"

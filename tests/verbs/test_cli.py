@@ -41,6 +41,7 @@ def test_a_run_leaves_a_folder_with_everything_in_it(run):
         "config.yaml", "model", "metrics.json", "checkpoints", "logs", "training_images.png", "classifier",
     }  # fmt: skip
     metrics = json.loads((run / "metrics.json").read_text())
+    assert tokenstn.load(run / "model").thresholds is not None
     assert metrics["poses"] in ("absolute", "relative") and len(metrics["evaluation"]["rectified"]["by_element"]) == 16
     assert yaml.safe_load((run / "config.yaml").read_text())["epochs"] == 2
 

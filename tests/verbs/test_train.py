@@ -111,7 +111,7 @@ def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_
         table, cnn(classes=2), out=str(tmp_path / "run"), primitives=["rotation"], shared="body", **SHORT
     )
     said = capsys.readouterr().out
-    assert "no labels" in said and "without labels" in said
+    assert "no labels" in said and "needs no labels" in said
     assert result.metrics["evaluation"]["bare"]["mean"] is None
     assert 0 <= result.metrics["evaluation"]["rectified"]["consistency"] <= 1
 

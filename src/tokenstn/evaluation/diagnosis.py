@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.bootstrap import paired_difference
 from tokenstn.evaluation.results import Evaluation, Interval
+from tokenstn.geometry import Group
 
 NOTABLE_DROP = 0.02
 NOTABLE_DISAGREEMENT = 0.05
@@ -55,7 +57,8 @@ class Loss:
 class Diagnosis:
     """verdict: one or two sentences. losses: by kind of movement, "turned" and "scaled", or "moved" for other groups.
 
-    by_angle, by_scale: at scale 1, and unturned. next_steps: sentences.
+    by_angle, by_scale: at scale 1, and unturned. next_steps: sentences; the last one goes with ``command``, where
+    there is something to be done about it.
     """
 
     verdict: str
@@ -63,10 +66,36 @@ class Diagnosis:
     by_angle: tuple[CurvePoint, ...]
     by_scale: tuple[CurvePoint, ...]
     next_steps: tuple[str, ...]
+    command: str | None = None
 
 
-def diagnose_answers(evaluation: Evaluation, answers: Answers, seed: int = 0) -> Diagnosis:
-    """What the bare classifier loses when its images are moved; ``answers`` are those the evaluation was made from."""
+@dataclass(frozen=True)
+class Remedy:
+    """What helps against a loss: a sentence, and the command that does it."""
+
+    sentence: str
+    command: str
+
+
+def needed_for_diagnosis(group: Group) -> Group:
+    """The elements that a diagnosis reads: turned or scaled ones, not both at once; all where nothing is turned.
+
+    >>> from tokenstn.geometry import rotoscale_group
+    >>> len(rotoscale_group(16, scales=3)), len(needed_for_diagnosis(rotoscale_group(16, scales=3)))
+    (48, 18)
+    """
+    poses = group.poses
+    kept = (poses.rotation == 0) | (poses.scale == poses.scale[0])
+    return replace(group, poses=poses[kept])
+
+
+def diagnose_answers(
+    evaluation: Evaluation, answers: Answers, seed: int = 0, *, remedy: Remedy | None = None
+) -> Diagnosis:
+    """What the bare classifier loses when its images are moved; ``answers`` are those the evaluation was made from.
+
+    ``remedy``: what to do about a loss; to train a rectifier for it when None.
+    """
     angles = torch.tensor([element.rotation_deg for element in evaluation.elements]) % 360
     scales = torch.tensor([element.scale for element in evaluation.elements])
     kinds = {"turned": (angles != 0) & (scales == scales[0]), "scaled": (angles == 0) & (scales != scales[0])}
@@ -76,12 +105,14 @@ def diagnose_answers(evaluation: Evaluation, answers: Answers, seed: int = 0) ->
     losses = {
         name: _loss(name, which, at[name], evaluation, answers, seed) for name, which in kinds.items() if which.any()
     }
+    steps, wanted = _next_steps(losses, evaluation, answers), _remedy(losses, evaluation, remedy)
     return Diagnosis(
         verdict=_verdict(losses, evaluation),
         losses=losses,
         by_angle=_curve(angles, scales == scales[0], evaluation),
         by_scale=_curve(scales, angles == 0, evaluation),
-        next_steps=_next_steps(losses, evaluation, answers),
+        next_steps=steps if wanted is None else (*steps, wanted.sentence),
+        command=None if wanted is None else wanted.command,
     )
 
 
@@ -125,11 +156,11 @@ def _verdict(losses: dict[str, Loss], evaluation: Evaluation) -> str:
     sentences = [_sentence(loss) for loss in losses.values()]
     upright = evaluation.bare.upright
     lead = "" if upright is None else f"{upright:.1%} right on images as they come; "
-    return lead + "; ".join(sentences)
+    return lead + ". It ".join(sentences)
 
 
 def _sentence(loss: Loss) -> str:
-    where = {"turned": f"{loss.worst_at:.0f}°", "scaled": f"{loss.worst_at:.2f}×"}.get(
+    where = {"turned": f"{loss.worst_at:.4g}°", "scaled": f"{loss.worst_at:.2f}×"}.get(
         loss.moved, f"element {loss.worst_at:.0f}"
     )
     agrees = f"agrees with itself on {loss.consistency:.0%} of {loss.moved} copies"
@@ -145,17 +176,25 @@ def _sentence(loss: Loss) -> str:
     return f"{said}; worst at {where}; {agrees}"
 
 
+def _remedy(losses: dict[str, Loss], evaluation: Evaluation, remedy: Remedy | None) -> Remedy | None:
+    notable = [name for name, loss in losses.items() if loss.notable]
+    if not notable:
+        return None
+    if remedy is not None or evaluation.rectified is not None:
+        return remedy
+    primitives = {"turned": "rotation", "scaled": "scale", "moved": evaluation.group}
+    wanted = ",".join(primitives[name] for name in notable)
+    return Remedy(
+        "put a rectifier in front of it; the classifier stays as it is, and no labels are needed",
+        f"tokenstn train {shlex.quote(evaluation.data)} --classifier {shlex.quote(evaluation.model)} "
+        f"--primitives=[{wanted}] --out runs/rectified",
+    )
+
+
 def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
     steps: list[str] = []
     notable = [name for name, loss in losses.items() if loss.notable]
-    primitives = {"turned": "rotation", "scaled": "scale"}
-    if evaluation.rectified is None and notable:
-        wanted = ",".join(primitives.get(name, "rotation") for name in notable)
-        steps.append(
-            f"put a rectifier in front of it, the classifier stays as it is: tokenstn train {evaluation.data} "
-            f"--classifier {evaluation.model} --primitives=[{wanted}] --out RUN"
-        )
-    elif evaluation.rectified is None and losses:
+    if evaluation.rectified is None and losses and not notable:
         steps.append(
             "it needs no rectifier for these movements; other groups can be tried: scale, rotoscale, reflection"
         )
@@ -173,9 +212,9 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
             steps.append(f"look at {named}, which lose most; where orientation is the label, rectifying would hurt")
     steps += [f"mind that {control.sentence}" for control in evaluation.controls if control.warns]
     if evaluation.bare.upright is None:
-        steps.append("give the images labels (a folder for each class, or a manifest) to see accuracy too")
+        steps.append("give labels of its own classes (a folder for each, or a manifest) to see accuracy too")
     if any(loss.drop is not None and loss.drop.high - loss.drop.low > 2 * WIDE for loss in losses.values()):
-        steps.append(f"use more than {evaluation.images} images for a narrower interval: raise the limit")
+        steps.append(f"use more than {evaluation.images} images for a narrower interval: raise --limit")
     return tuple(steps)
 
 

@@ -33,13 +33,24 @@ def check_match(model: TokenSTN, table: ImageTable, group: Group, poses: str) ->
     if model.classes is not None and model.classes != table.classes:
         raise ValueError(
             f"the classifier knows the classes {_some(model.classes)}, {table.name} has {_some(table.classes)}: they "
-            "must be the same, in the same order; leave the labels out to measure consistency alone"
+            "must be the same, in the same order; leave the labels out (--labels=false) to measure consistency alone"
         )
 
 
 def without_labels(table: ImageTable) -> ImageTable:
     """The same images, unlabelled."""
     return replace(table, labels=torch.full_like(table.labels, -1))
+
+
+def unlabelled_for(model: TokenSTN, table: ImageTable, outputs: int) -> ImageTable:
+    """The same images without labels, for a classifier that may know other classes, and sets of them.
+
+    Answers are judged in the shape of the labels, so these take the shape of the classifier's answers.
+    """
+    if not model.multi_label:
+        return replace(table, labels=torch.full((len(table),), -1), classes=(), multi_label=False)
+    names = model.classes if model.classes is not None else tuple(str(number) for number in range(outputs))
+    return replace(table, labels=torch.full((len(table), outputs), -1.0), classes=names, multi_label=True)
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -43,17 +43,3 @@ def estimate_seconds(
         times.append(time.perf_counter() - start)
     each = (min(times) + reading) / len(images)
     return recipe.epochs * each * (len(table.split("train")) + VALIDATION * len(table.split("val")))
-
-
-def in_words(seconds: float) -> str:
-    """A duration for people.
-
-    >>> in_words(40), in_words(200), in_words(8000)
-    ('under a minute', 'about 3 minutes', 'about 2.2 hours')
-    """
-    if seconds < 50:
-        return "under a minute"
-    if seconds < 90 * 60:
-        minutes = max(1, round(seconds / 60))
-        return f"about {minutes} minute{'s' if minutes > 1 else ''}"
-    return f"about {seconds / 3600:.1f} hours"

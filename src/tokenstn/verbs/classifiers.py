@@ -12,10 +12,12 @@ from torch import nn
 import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.verbs.sources import ClassifierSource
 
 SMALL_IMAGE = 64  # pixels along the shorter side
 PATCHES = 4  # along each side, of the small ViT
+OWN_SIZE = (224, 224)
 
 
 def find_classifier(
@@ -28,6 +30,8 @@ def find_classifier(
         return _from_module(classifier, table), True
     if Path(classifier).is_dir():
         return _bare(tokenstn.load(classifier), table, classifier), True
+    if library_of(classifier) == "tokenstn":
+        return _own(classifier, table), False
     if not timm.is_model(classifier):
         raise ValueError(
             f"--classifier {classifier}: neither a model folder nor a timm name; timm.list_models() names them"
@@ -62,6 +66,23 @@ def _small_vit(table: ImageTable) -> TokenSTN:
     )
     return TokenSTN(
         network, primitives=(), classes=table.classes, multi_label=table.multi_label, preprocessing=prepared
+    )
+
+
+def _own(name: str, table: ImageTable) -> TokenSTN:
+    """A network of ours, such as medvit_small, untrained, for images of the size that it was made for."""
+    if not table.classes:
+        raise ValueError(f"{name} has no weights, and {table.name} no labels to train it with")
+    size = {"num_classes": len(table.classes), "in_chans": table.channels}
+    grey = Preprocessing(size=OWN_SIZE, mean=(0.5,) * table.channels, std=(0.5,) * table.channels)
+    network = Blueprint("tokenstn", name, size).build()
+    return TokenSTN(
+        network,
+        primitives=(),
+        classes=table.classes,
+        multi_label=table.multi_label,
+        preprocessing=grey,
+        input_size=OWN_SIZE,
     )
 
 

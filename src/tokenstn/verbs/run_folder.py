@@ -6,7 +6,6 @@ Processes of a distributed run share it; only the first one writes.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +14,13 @@ from typing import Any
 import yaml
 from lightning.pytorch.utilities import rank_zero_only
 
+from tokenstn.evaluation.answers_file import save_answers
 from tokenstn.evaluation.evaluate import Examination
 from tokenstn.evaluation.metrics_json import to_json
 from tokenstn.reports import write_report
+from tokenstn.reports.write import write_text
 from tokenstn.training.engine import Trained
+from tokenstn.verbs.typed import called
 
 SCHEMA = "tokenstn.run/1"
 # what may change when a run goes on: where and how it runs, not what it computes
@@ -46,7 +48,7 @@ def begin(folder: Path, arguments: Mapping[str, Any]) -> None:
     """Make the folder and keep the settings."""
     if is_main_process():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "config.yaml", yaml.safe_dump(_plain(arguments), sort_keys=False))
+        write_text(folder / "config.yaml", yaml.safe_dump(_plain(arguments), sort_keys=False))
 
 
 def finish(
@@ -54,6 +56,7 @@ def finish(
 ) -> dict[str, Any]:
     """Write the report and, last of all, ``metrics.json``; returns what that holds."""
     write_report(found.evaluation, found.examples, folder)
+    save_answers(found.answers, folder)
     metrics = {
         "schema": SCHEMA,
         "poses": poses,
@@ -68,7 +71,7 @@ def finish(
         "collapse": {name: asdict(health) for name, health in trained.collapse.items()},
         "evaluation": to_json(found.evaluation),
     }
-    _write(folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
+    write_text(folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     return metrics
 
 
@@ -82,32 +85,7 @@ def is_main_process() -> bool:
     return getattr(rank_zero_only, "rank", None) in (None, 0)
 
 
-def command(arguments: Mapping[str, Any]) -> str:
-    """The call as it would be typed."""
-    plain = _plain(arguments)
-    words = ["tokenstn", "train", str(plain.pop("images"))]
-    words += [f"--{name}={_spelt(value)}" for name, value in plain.items() if value is not None]
-    return shlex.join(words)
-
-
-def _spelt(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
-
-
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as YAML can hold them: objects from Python become what they are called."""
     kinds = (str, int, float, bool, list, type(None))
-    return {name: value if isinstance(value, kinds) else _called(value) for name, value in arguments.items()}
-
-
-def _called(value: Any) -> str:
-    return str(value) if isinstance(value, Path) else getattr(value, "name", type(value).__name__)
-
-
-def _write(path: Path, content: str) -> None:
-    """All of it or nothing."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(content, encoding="utf-8")
-    partial.replace(path)
+    return {name: value if isinstance(value, kinds) else called(value) for name, value in arguments.items()}

@@ -91,12 +91,16 @@ def train(
     import torch
 
     from tokenstn.data import open_images, split_table
+    from tokenstn.evaluation.thresholds import fit_thresholds
     from tokenstn.training.engine import Machine, train_classifier, train_rectifier
     from tokenstn.training.recipes import CLASSIFIER
     from tokenstn.training.recipes import recipe as recipe_named
     from tokenstn.verbs import run_folder
     from tokenstn.verbs import train_steps as steps
     from tokenstn.verbs.classifiers import find_classifier
+    from tokenstn.verbs.evaluation_steps import before_and_after
+    from tokenstn.verbs.speech import say, warn
+    from tokenstn.verbs.typed import as_typed
 
     start = time.monotonic()
     changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate, "patience": patience}
@@ -134,14 +138,17 @@ def train(
     if not run_folder.is_main_process():
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
-    found = steps.evaluate_run(model.to(device), table, run_folder.command(arguments), machine, seed)
-    console.print(steps.before_and_after(found.evaluation))
+    found = steps.evaluate_run(model.to(device), table, as_typed(train, arguments), machine, seed)
+    console.print(before_and_after(found.evaluation))
+    model.thresholds = fit_thresholds(found.answers, model, seed=seed)
+    for sentence in model.thresholds.sentences:
+        say(console, "flags", sentence)
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
     if harms:
-        console.print(f"[yellow]warning     {harms}: {folder / 'model'} is the bare classifier, {folder / 'rectified'} "
-                      "the rectified one[/yellow]")  # fmt: skip
+        kept = f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one"
+        warn(console, [f"{harms}: {kept}"])
         model.save_pretrained(folder / "rectified")
     (bare if harms else model).save_pretrained(folder / "model")
     metrics = run_folder.finish(folder, trained, found, model.poses, bool(harms), time.monotonic() - start)
-    console.print(f"done        {folder}: model/, report.html, metrics.json   {metrics['seconds']:.0f} s")
+    say(console, "done", f"{folder}: model/, report.html, metrics.json   {metrics['seconds']:.0f} s")
     return TrainResult(folder, metrics)

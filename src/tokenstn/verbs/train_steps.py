@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from tokenstn.data import ImageTable, to_float
 from tokenstn.evaluation.evaluate import Examination, evaluate
@@ -18,7 +17,7 @@ from tokenstn.geometry import Group, Primitive, reflection_group, rotation_group
 from tokenstn.models import TokenSTN
 from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
-from tokenstn.training.estimate import estimate_seconds, in_words
+from tokenstn.training.estimate import estimate_seconds
 from tokenstn.training.loading import OnBad, load, prepared
 from tokenstn.training.module import RectifierTraining, share_right
 from tokenstn.training.orientation import orientation_predicts_label
@@ -27,6 +26,7 @@ from tokenstn.training.sheet import write_contact_sheet
 from tokenstn.training.upright import is_upright
 from tokenstn.verbs.classifiers import SMALL_IMAGE
 from tokenstn.verbs.run_folder import is_main_process
+from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say, warn
 
 PROBED = 512  # validation images that the checks before training look at, at most
 EVALUATED = 2000  # validation images that the run is judged by, at most
@@ -82,23 +82,20 @@ def say_what_was_understood(
     """The first thing a run prints: images, classes, splits, classifier and its accuracy, device, time."""
     assert model.preprocessing is not None
     splits = ", ".join(f"{len(rows):,} {name}" for name, rows in table.splits.items())
-    out.print(f"images      {table.name}: {len(table):,} ({splits}), {_classes(table)}")
-    parameters = sum(parameter.numel() for parameter in bare.classifier.parameters())
-    height, width = bare.backbone.input_size
-    what = f"{type(bare.classifier).__name__}, {parameters / 1e6:.1f} M parameters, {height}×{width} px"
-    out.print(f"classifier  {what}, {'as it is' if ready else 'to be trained first'}")
+    say(out, "images", f"{table.name}: {len(table):,} ({splits}), {classes_of(table)}")
+    say(out, "classifier", f"{classifier_of(bare)}, {'as it is' if ready else 'to be trained first'}")
     if ready and table.classes:
         _say_accuracy(out, bare.to(device), table, machine.on_bad)
     names = ", ".join(primitive.name for primitive in model.primitives)
     size = sum(parameter.numel() for parameter in model.localizer.parameters()) if model.localizer else 0
-    out.print(f"rectifier   {names}; {size / 1e6:.2f} M parameters, {'with' if labelled else 'without'} labels")
+    learns = "learns from labels" if labelled and settings.classification else "needs no labels"
+    say(out, "rectifier", f"{names}; {size / 1e6:.2f} M parameters, {learns}")
     rectifying = RectifierTraining(model, settings, model.preprocessing, 0, True, labelled)
     seconds = estimate_seconds(rectifying, table, settings, device)
     if not ready:
         seconds += estimate_seconds(classifier_training(bare, table, first), table, first, device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     epochs = f"{settings.epochs} epochs" if ready else f"{first.epochs} + {settings.epochs} epochs"
-    out.print(f"device      {name}; {epochs}, {in_words(seconds)} on one such device")
+    say(out, "device", f"{name_of(device)}; {epochs}, {about(seconds)} on one such device")
 
 
 def checks_before(
@@ -115,32 +112,34 @@ def checks_before(
     images, labels = _probe(model, table, on_bad)
     single = bool(table.classes) and not table.multi_label
     if single:
-        for conflict in orientation_predicts_label(
+        conflicts = orientation_predicts_label(
             lambda x: model.backbone.logits(x).softmax(-1), images, labels, model.primitives, table.classes
-        ):
-            out.print(f"[yellow]warning     {conflict.sentence}[/yellow]")
+        )
+        warn(out, (conflict.sentence for conflict in conflicts))
     if upright != "auto":
         stands, why = upright == "yes", "as you say"
     else:
         verdict = is_upright(value_by_angle(model, images, labels if single else None), len(images))
         stands, why = verdict.upright, verdict.sentence
     meaning = "absolute" if stands else "relative: the rectifier makes images consistent with each other, not upright"
-    out.print(f"upright     {'yes' if stands else 'no'}: {why} (see {sheet})\nposes       {meaning}")
+    say(out, "upright", f"{'yes' if stands else 'no'}: {why} (see {sheet})")
+    say(out, "poses", meaning)
     return stands
 
 
 def say_what_happened(out: Console, trained: Trained) -> None:
     """What was frozen, what could not be read, and whether a primitive has collapsed."""
-    out.print(f"classifier  {trained.frozen}")
+    say(out, "classifier", str(trained.frozen))
     if trained.unreadable:
         name, reason = next(iter(trained.unreadable.items()))
-        out.print(
-            f"[yellow]warning     {len(trained.unreadable)} images could not be read and were left out, the first is "
-            f"{name}: {reason}; metrics.json lists them[/yellow]"
+        warn(
+            out,
+            [
+                f"{len(trained.unreadable)} images could not be read and were left out, the first is {name}: {reason}; "
+                "metrics.json lists them"
+            ],
         )
-    for health in trained.collapse.values():
-        if health.collapsed:
-            out.print(f"[yellow]warning     {health.sentence}[/yellow]")
+    warn(out, (health.sentence for health in trained.collapse.values() if health.collapsed))
 
 
 def evaluate_run(model: TokenSTN, table: ImageTable, command: str, machine: Machine, seed: int) -> Examination:
@@ -157,16 +156,6 @@ def evaluate_run(model: TokenSTN, table: ImageTable, command: str, machine: Mach
         progress=machine.progress,
         command=command,
     )
-
-
-def before_and_after(evaluation: Evaluation) -> Table:
-    """The outcome as a table for people: accuracy, or agreement with itself where there are no labels."""
-    orbit = f"{len(evaluation.elements)} {'rotations' if evaluation.group == 'rotation' else 'poses'}"
-    shown = Table(f"{evaluation.images:,} validation images", "upright", orbit, "same answer when moved", box=None)
-    for name, scores in (("before", evaluation.bare), ("after", evaluation.rectified)):
-        if scores is not None:
-            shown.add_row(name, _percent(scores.upright), _percent(scores.mean), _percent(scores.consistency))
-    return shown
 
 
 def breaks_more_than_it_fixes(evaluation: Evaluation) -> str:
@@ -194,15 +183,16 @@ def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad
             "train it on these classes, or leave the labels of the images away"
         )
     right = share_right(probabilities, labels).item()
-    out.print(f"            {right:.1%} right on {len(images)} validation images as they come")
+    say(out, "", f"{right:.1%} right on {len(images)} validation images as they come")
     if table.multi_label:
         return
     chance = torch.bincount(labels, minlength=len(table.classes)).max().item() / len(labels)
     if right < chance + 3 * math.sqrt(chance * (1 - chance) / len(labels)):
-        out.print(
-            f"[yellow]warning     that is near chance ({chance:.1%}): the class order probably differs, or the images "
-            "are prepared in another way than for its training[/yellow]"
+        sentence = (
+            f"that is near chance ({chance:.1%}): the class order probably differs, or the images are prepared in "
+            "another way than for its training"
         )
+        warn(out, [sentence])
 
 
 def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Tensor, torch.Tensor]:
@@ -221,13 +211,3 @@ def _group_for(primitives: Iterable[Primitive]) -> Group:
     if "rotation" in names or not {"scale", "reflection"} & set(names):
         return rotation_group(16)
     return scale_group(8) if "scale" in names else reflection_group()
-
-
-def _classes(table: ImageTable) -> str:
-    if not table.classes:
-        return "no labels"
-    return f"{len(table.classes):,} {'labels, several for each image' if table.multi_label else 'classes'}"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"

@@ -1,0 +1,126 @@
+"""``tokenstn diagnose``: is my classifier robust? A verdict, the curves behind it, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenstn.verbs.sources import ClassifierSource, ImageSource
+
+if TYPE_CHECKING:
+    from tokenstn.evaluation.diagnosis import Diagnosis
+
+
+@dataclass(frozen=True)
+class DiagnoseResult:
+    """What was found; and the folder with the report, where one was asked for."""
+
+    diagnosis: Diagnosis
+    out: Path | None
+
+
+def diagnose(
+    classifier: ClassifierSource,
+    images: ImageSource,
+    limit: int | None = 500,
+    group: str = "rotoscale",
+    order: int | None = None,
+    scales: int | None = None,
+    labels: bool = True,
+    out: str | None = None,
+    overwrite: bool = False,
+    batch_size: int = 64,
+    accelerator: str = "auto",
+    workers: int = 0,
+    seed: int = 0,
+    progress: bool = True,
+) -> DiagnoseResult:
+    """Say whether a classifier is robust when its images are turned and resized; labels are optional.
+
+    Example: tokenstn diagnose resnet50 photos/ --labels=false
+
+    Args:
+        classifier: a model folder, a run folder, or a timm name, whose weights are fetched. A rectifier that it may
+            have is left out.
+        images: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as mnist-mini.
+            Those of the test split are looked at where there is one, else all.
+        limit: at most so many images, classes in their proportions.
+        group: how images are moved: rotation, scale, rotoscale, shear_rotoscale, reflection, translation.
+        order: of the group, its number of angles or scales; 16 when left out, 2 for reflection, 3 for translation.
+        scales: of rotoscale and shear_rotoscale; 3 when left out.
+        labels: false leaves the labels away, for a classifier of other classes: consistency and confidence alone.
+        out: a folder for the report; none is written when left out.
+        overwrite: replace an evaluation that is there.
+        batch_size: images that are looked at together.
+        accelerator: cpu, gpu or auto.
+        workers: processes that read images.
+        seed: of everything that is drawn.
+        progress: show a progress bar.
+    """
+    arguments = dict(locals())
+
+    from tokenstn.evaluation.diagnosis import Remedy, diagnose_answers, needed_for_diagnosis
+    from tokenstn.evaluation.evaluate import evaluate as evaluate_model
+    from tokenstn.verbs import evaluation_folder as folders
+    from tokenstn.verbs import evaluation_steps as steps
+    from tokenstn.verbs.bars import curves
+    from tokenstn.verbs.models import load_model, place_of, without_rectifier
+    from tokenstn.verbs.speech import say, warn
+    from tokenstn.verbs.typed import as_typed, called
+
+    console = steps.console()
+    poses = steps.group_named(group, order, 3 if scales is None and group in steps.SCALED else scales)
+    if out is None:  # a report shows angles and sizes together, the verdict does not look at those
+        poses = needed_for_diagnosis(poses)
+    else:
+        folders.require_free(Path(out), overwrite)
+    device = steps.device_for(accelerator)
+    place = place_of(classifier)
+    chosen = steps.choose_images(images, steps.TEST_OR_ALL, seed)
+    model = load_model(classifier, place, chosen.table, labels, console)
+    rectifies, bare = bool(model.primitives), without_rectifier(model).to(device)
+    table = steps.ready_table(bare, place.name, chosen.table, labels, poses)
+    chosen = steps.Chosen(table, chosen.split, chosen.remark)
+    steps.say_what_was_understood(console, place, bare, chosen, poses, 1, limit, seed)
+    steps.say_how_long(
+        console, bare, chosen, poses, device, views=1, limit=limit, seed=seed, batch_size=batch_size, workers=workers
+    )
+    found = evaluate_model(
+        bare,
+        table,
+        chosen.split,
+        group=poses,
+        views=1,
+        limit=limit,
+        batch_size=batch_size,
+        workers=workers,
+        controls=False,
+        cost=False,
+        seed=seed,
+        progress=progress,
+        model_name=place.classifier,
+        command=as_typed(diagnose, {**arguments, "classifier": place.name}),
+    )
+    remedy = None
+    if rectifies:
+        remedy = Remedy(
+            "it has a rectifier, which is left out here: see what that gains",
+            f"tokenstn evaluate {shlex.quote(place.name)} --data {shlex.quote(called(images))}",
+        )
+    diagnosis = diagnose_answers(found.evaluation, found.answers, seed, remedy=remedy)
+    drawn = curves(diagnosis)
+    if drawn:
+        console.print(f"\n{drawn}", markup=False)
+    console.print(f"\n{place.name}: {diagnosis.verdict}", style="bold", markup=False)
+    warn(console, found.evaluation.warnings)
+    console.print("\nwhat to do next")
+    for step in diagnosis.next_steps:
+        console.print(f"  • {step}", markup=False)
+    if diagnosis.command is not None:
+        console.print(f"      {diagnosis.command}", style="bold", markup=False)
+    if out is None:
+        return DiagnoseResult(diagnosis, None)
+    say(console, "report", str(folders.write_evaluation(found, Path(out))))
+    return DiagnoseResult(diagnosis, Path(out))

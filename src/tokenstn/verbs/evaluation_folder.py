@@ -1,0 +1,63 @@
+"""The folder of an evaluation: where it goes, whether it is free, and what is written there, ``metrics.json`` last."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tokenstn.evaluation.answers_file import ANSWERS, save_answers
+from tokenstn.evaluation.evaluate import Examination
+from tokenstn.evaluation.metrics_json import to_json
+from tokenstn.evaluation.results import SCHEMA
+from tokenstn.geometry import Group
+from tokenstn.reports import write_report
+from tokenstn.reports.write import write_text
+from tokenstn.verbs.models import ModelPlace
+
+METRICS = "metrics.json"
+
+
+def folder_for(out: str | None, place: ModelPlace, data: str, split: str | None, group: Group) -> Path:
+    """As asked for; else inside the run folder, by what is evaluated; else runs/evaluate."""
+    if out is not None:
+        return Path(out)
+    if place.run is None:
+        return Path("runs/evaluate")
+    return place.run / "evaluation" / _plain_name(f"{Path(data).name}-{split or 'all'}-{group.name}{len(group)}")
+
+
+def require_free(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder with results in it, unless they may go; a training run is never overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file, and results go into a folder: choose another --out")
+    metrics = folder / METRICS
+    if not metrics.exists():
+        return
+    if not _is_evaluation(metrics):
+        raise FileExistsError(f"{folder} holds something else than an evaluation: choose another --out")
+    if not overwrite:
+        raise FileExistsError(f"{folder} holds an evaluation: choose another --out, or replace it, --overwrite=true")
+
+
+def write_evaluation(found: Examination, folder: Path) -> Path:
+    """report.html, figures/, answers.npz and, last of all, metrics.json; the path of the report."""
+    for old in (folder / METRICS, folder / ANSWERS, folder / "report.html", *folder.glob("figures/*.*")):
+        old.unlink(missing_ok=True)  # figures of another group would stay behind; metrics first, so that all goes
+    page = write_report(found.evaluation, found.examples, folder)
+    save_answers(found.answers, folder)
+    document = json.dumps(to_json(found.evaluation), indent=2, allow_nan=False)
+    write_text(folder / METRICS, f"{document}\n")
+    return page
+
+
+def _is_evaluation(metrics: Path) -> bool:
+    try:
+        document = json.loads(metrics.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(document, dict) and document.get("schema") == SCHEMA
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "evaluation"

@@ -1,0 +1,138 @@
+"""Which model a person means: a run folder, a model folder, a timm name with its weights, or a module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import timm
+import torch
+import yaml
+from torch import nn
+
+import tokenstn
+from tokenstn.data import ImageTable
+from tokenstn.models import TokenSTN
+from tokenstn.verbs.sources import ClassifierSource
+from tokenstn.verbs.typed import called
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """Where a model is, before it is loaded.
+
+    name: as typed. folder: the model folder, None for a timm name or a module. run: the run folder around it, if any.
+    seed: of that run, which decided what was kept from training; 0 where it is not known.
+    """
+
+    name: str
+    folder: Path | None = None
+    run: Path | None = None
+    seed: int = 0
+
+    @property
+    def classifier(self) -> str:
+        """What ``tokenstn train --classifier`` takes."""
+        return self.name if self.folder is None else str(self.folder)
+
+
+def place_of(model: ClassifierSource) -> ModelPlace:
+    """Find a model by what was typed, and refuse what is none, before anything else is done."""
+    if isinstance(model, nn.Module):
+        return ModelPlace(type(model.classifier if isinstance(model, TokenSTN) else model).__name__)
+    name, path = called(model), Path(model)
+    if path.suffix.lower() == ".onnx":
+        raise ValueError(
+            f"{name}: exported ONNX files cannot be evaluated yet; give the model folder that it was exported from"
+        )
+    if path.is_dir():
+        if (path / "model" / "config.json").is_file():
+            return ModelPlace(name, path / "model", path, _seed_of(path))
+        if (path / "checkpoints").is_dir() or (path / "config.yaml").is_file():
+            raise ValueError(f"{name} holds a run that was not finished: it has no model/; go on with --resume=true")
+        if not (path / "config.json").is_file():
+            raise ValueError(f"{name} is neither a run folder (with model/) nor a model folder (with config.json)")
+        return ModelPlace(name, path)
+    if path.exists():
+        raise ValueError(
+            f"{name} is a file, and a model is a folder: turn a checkpoint into one with tokenstn convert {name} --arch"
+        )
+    if not timm.is_model(name):
+        raise ValueError(f"{name}: there is no such folder, and timm has no such model; timm.list_models() names them")
+    if not timm.is_model_pretrained(name):
+        raise ValueError(f"timm has no weights for {name}, and without them its answers are noise: give a model folder")
+    return ModelPlace(name)
+
+
+def load_model(model: ClassifierSource, place: ModelPlace, table: ImageTable, labelled: bool, out: Console) -> TokenSTN:
+    """The model with its rectifier, if it has one; a bare classifier has no primitives."""
+    if isinstance(model, TokenSTN):
+        return model.eval()
+    if isinstance(model, nn.Module):
+        classes = table.classes if labelled and table.classes else None
+        return TokenSTN(model, primitives=(), classes=classes, multi_label=labelled and table.multi_label).eval()
+    if place.folder is not None:
+        return tokenstn.load(place.folder)
+    return TokenSTN(_fetched(place.name, table if labelled else None, out), primitives=()).eval()
+
+
+def without_rectifier(model: TokenSTN) -> TokenSTN:
+    """The classifier of a model alone, prepared and named as it is there."""
+    return TokenSTN(
+        model.classifier,
+        primitives=(),
+        input_size=model.backbone.input_size,
+        multi_label=model.multi_label,
+        preprocessing=model.preprocessing,
+        classes=model.classes,
+    ).eval()
+
+
+@torch.no_grad()
+def outputs_of(model: TokenSTN) -> int:
+    """How many classes the classifier tells apart, from its answer to a blank image."""
+    mean = () if model.preprocessing is None else model.preprocessing.mean
+    channels = model.backbone.channels or len(mean) or 3
+    device = next(model.parameters(), torch.zeros(())).device
+    blank = torch.zeros(1, channels, *model.backbone.input_size, device=device)
+    return model.eval().classify(blank, {}).probabilities.shape[1]
+
+
+def require_outputs(name: str, outputs: int, table: ImageTable) -> None:
+    """Refuse labels of other classes than the classifier's."""
+    if table.classes and outputs != len(table.classes):
+        raise ValueError(
+            f"{name} tells {outputs:,} classes apart, {table.name} has {len(table.classes):,}: accuracy means nothing "
+            "there; take a classifier that was trained on these classes, or measure whether it agrees with itself, "
+            "which needs no labels: --labels=false"
+        )
+
+
+def _fetched(name: str, labelled: ImageTable | None, out: Console) -> nn.Module:
+    settings = timm.get_pretrained_cfg(name)
+    classes = 0 if settings is None else settings.num_classes
+    if not classes:
+        raise ValueError(f"{name} has weights but no classes: it describes images and does not classify them")
+    if labelled is not None:
+        require_outputs(name, classes, labelled)  # before anything is fetched
+    out.print(f"fetching    the weights of {name}", markup=False)
+    try:
+        return timm.create_model(name, pretrained=True)
+    except Exception as error:  # whatever a download, a cache or a hub can throw
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"the weights of {name} could not be fetched ({reason}): connect to the internet once, or give a model "
+            "folder; tokenstn convert makes one from a checkpoint"
+        ) from error
+
+
+def _seed_of(run: Path) -> int:
+    try:
+        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+        return int(settings["seed"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return 0

@@ -1,0 +1,94 @@
+"""``tokenstn diagnose``: a verdict for any classifier, with and without labels."""
+
+import json
+
+import pytest
+
+import tokenstn
+from tokenstn.cli import main
+from tokenstn.evaluation.metrics_json import from_json
+
+from .folders import few_digits, model_folder, run_folder
+
+FAST = ["--order=4", "--limit=12", "--accelerator=cpu", "--progress=false"]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return few_digits(tmp_path_factory.mktemp("my data"))
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("models") / "bare", primitives=())
+
+
+def test_it_says_the_verdict_the_curves_and_what_to_do_next(classifier, digits, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["diagnose", str(classifier), str(digits), *FAST]) == 0
+    said = capsys.readouterr().out
+    assert said.strip().splitlines()[-1].strip().startswith("tokenstn train ")
+    for part in (
+        "12 of 24 images of the test split", "rotoscale: 6 elements", "turned clockwise by", "270°", "resized to",
+        "×0.75", "right on images as they come", "points when turned", "agrees with itself on", "what to do next",
+    ):  # fmt: skip
+        assert part in said, part
+    assert not list(tmp_path.iterdir())  # no report was asked for
+
+
+def test_the_last_line_is_the_command_with_the_names_as_typed(classifier, digits, capsys):
+    arguments = ["diagnose", str(classifier), str(digits), "--labels=false", "--group=rotation", *FAST]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "same answer as unmoved" in said and "mean confidence" in said and "without labels" in said
+    last = said.strip().splitlines()[-1].strip()
+    # the path of the images has a space in it
+    assert last == (f"tokenstn train '{digits}' --classifier {classifier} --primitives=[rotation] --out runs/rectified")
+
+
+def test_a_report_is_written_when_asked_for(classifier, digits, tmp_path, capsys):
+    out = tmp_path / "report"
+    assert main(["diagnose", str(classifier), str(digits), "--out", str(out), *FAST]) == 0
+    found = from_json(json.loads((out / "metrics.json").read_text(encoding="utf-8")))
+    assert len(found.elements) == 12 and found.rectified is None and (out / "report.html").is_file()
+    assert f"tokenstn diagnose {classifier}" in found.provenance.command
+    capsys.readouterr()
+    assert main(["diagnose", str(classifier), str(digits), "--out", str(out), *FAST]) == 2
+    assert "holds an evaluation" in capsys.readouterr().err
+
+
+def test_a_rectifier_is_left_out_and_mentioned(digits, tmp_path, capsys):
+    run = run_folder(tmp_path / "run")
+    assert main(["diagnose", str(run), str(digits), *FAST, "--labels=false"]) == 0
+    said = capsys.readouterr().out
+    assert "without a rectifier" in said and "it has a rectifier, which is left out here" in said
+    assert said.strip().endswith(f"tokenstn evaluate {run} --data '{digits}'")
+
+
+def test_from_python_the_result_is_a_value(classifier):
+    settings = {"limit": 20, "order": 2, "scales": 1, "progress": False, "accelerator": "cpu"}
+    result = tokenstn.diagnose(tokenstn.load(classifier), "digits", **settings)
+    assert len(result.diagnosis.by_angle) == 2 and result.out is None
+    assert set(result.diagnosis.losses) == {"turned"}
+
+
+def test_every_image_is_looked_at_where_there_is_no_test_split(classifier, capsys):
+    assert main(["diagnose", str(classifier), "digits", *FAST]) == 0
+    assert "digits: 12 of 1,797 images, 10 classes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere", "DIGITS"], "no such folder, and timm has no such model"),
+        (["CLASSIFIER", "nowhere"], "there is no data set 'nowhere'"),
+        (["CLASSIFIER", "DIGITS", "--order=0"], "an order of at least 1"),
+        (["resnet18", "DIGITS"], "tells 1,000 classes apart"),
+        (["model.onnx", "DIGITS"], "ONNX"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(classifier, digits, tmp_path, capsys, arguments, sentence):
+    given = [part.replace("CLASSIFIER", str(classifier)).replace("DIGITS", str(digits)) for part in arguments]
+    out = tmp_path / "out"
+    assert main(["diagnose", *given, "--out", str(out), "--progress=false"]) == 2
+    assert sentence in capsys.readouterr().err and not out.exists()
