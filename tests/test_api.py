@@ -33,8 +33,9 @@ def test_models_import_no_training_code():
 
 @pytest.mark.parametrize(
     "name",
-    ["TokenSTN", "Prediction", "load", "convert", "train", "evaluate", "diagnose", "compare", "geometry.compose", "geometry.decompose", "geometry.warp",
-     "geometry.warp_points", "geometry.warp_boxes", "geometry.warp_mask", "geometry.invert", "geometry.Pose"],
+    ["TokenSTN", "Prediction", "Thresholds", "load", "convert", "create", "train", "evaluate", "diagnose", "compare",
+     "geometry.compose", "geometry.decompose", "geometry.warp", "geometry.warp_points", "geometry.warp_boxes",
+     "geometry.warp_mask", "geometry.invert", "geometry.Pose"],
 )  # fmt: skip
 def test_the_names_of_the_contract_exist(name):
     found = tokenstn

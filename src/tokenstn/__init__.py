@@ -18,14 +18,16 @@ _HOMES = {
     "Preprocessing": "tokenstn.models.preprocessing",
     "load": "tokenstn.models.folder",
     "convert": "tokenstn.models.checkpoint",
+    "create": "tokenstn.baselines.registry",
     "diagnose": "tokenstn.verbs.diagnose",
     "train": "tokenstn.verbs.train",
     "evaluate": "tokenstn.verbs.evaluate",
     "compare": "tokenstn.verbs.compare",
 }
-_ROOMS = ("data", "evaluation", "geometry", "models", "posteriors", "reports", "training")
+_ROOMS = ("baselines", "data", "evaluation", "geometry", "models", "posteriors", "reports", "training")
 
 if TYPE_CHECKING:
+    from tokenstn import baselines as baselines
     from tokenstn import data as data
     from tokenstn import evaluation as evaluation
     from tokenstn import geometry as geometry
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from tokenstn import posteriors as posteriors
     from tokenstn import reports as reports
     from tokenstn import training as training
+    from tokenstn.baselines.registry import create as create
     from tokenstn.models.checkpoint import convert as convert
     from tokenstn.models.folder import load as load
     from tokenstn.models.prediction import Prediction as Prediction

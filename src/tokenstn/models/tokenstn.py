@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from tokenstn.geometry import Pose, Primitive, as_primitives, warp
 from tokenstn.models.backbone import Backbone, resize
 from tokenstn.models.blueprint import Blueprint, library_of
+from tokenstn.models.call_checks import check_call
 from tokenstn.models.call_settings import AutoViews, execution_now, precision_of
 from tokenstn.models.combination import named_uncertainties
 from tokenstn.models.localizer import Localizer
@@ -158,7 +159,7 @@ class TokenSTN(nn.Module):
         """
         if views is None:
             views = 1 if self.training else "auto"
-        self._check(images, views, sampling)
+        check_call(images, self.backbone.channels, views, sampling)
         return self.classify(images, self.localize(images), views, sampling, generator)
 
     def localize(self, images: Tensor) -> dict[str, Posterior]:
@@ -292,37 +293,6 @@ class TokenSTN(nn.Module):
             pose_ambiguous=pose_ambiguous,
             class_uncertain=class_uncertain,
         )
-
-    def _check(self, images: Tensor, views: int | str, sampling: str) -> None:
-        """Refuse bad input with a sentence. Values are looked at in eager mode only."""
-        channels = self.backbone.channels
-        if images.ndim != 4:
-            raise ValueError(f"images have shape (B, C, H, W), got {tuple(images.shape)}; add the missing axes")
-        if not images.is_floating_point():
-            raise ValueError(
-                f"images are floating point and normalised, got {images.dtype}; convert and normalise them"
-            )
-        if channels is not None and images.shape[1] != channels:
-            raise ValueError(
-                f"images have {images.shape[1]} channels, the classifier takes {channels}; convert them, for example "
-                f"grey to colour with images.expand(-1, 3, -1, -1)"
-            )
-        if sampling not in ("probable", "random"):
-            raise ValueError(f"sampling={sampling!r}: probable or random")
-        if views == "auto":
-            if sampling == "random":
-                raise ValueError('views="auto" chooses the most probable views; give a number to sample at random')
-            if torch.compiler.is_compiling():
-                raise ValueError('views="auto" depends on the images: compile or export with a number of views')
-        elif not isinstance(views, int) or isinstance(views, bool) or views < 1:
-            raise ValueError(f'views={views!r}: a number from 1 up, or "auto"')
-        if torch.compiler.is_compiling():
-            return
-        if len(images) == 0:
-            raise ValueError("the batch is empty: give at least one image")
-        if not bool(torch.isfinite(images).all()):
-            rows = (~torch.isfinite(images).flatten(1).all(1)).nonzero().flatten().tolist()
-            raise ValueError(f"images {rows[:8]} of the batch have pixels that are not finite; remove or repair them")
 
 
 def _views(pose: Pose, masses: Tensor) -> Views:
