@@ -208,7 +208,6 @@ class RectifierTraining(_Training):
         measured: dict[str, Tensor] = {}
         if self.labelled and bool(labelled_rows(batch["label"]).any()):
             answers = {
-                "val/bare_posed": self.model.classify(posed, {}),  # no belief: the classifier alone
                 "val/posed": self.model.classify(posed, moved),
                 "val/upright": self.model.classify(images, as_it_comes),
             }

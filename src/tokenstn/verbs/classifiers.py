@@ -13,6 +13,7 @@ import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.blueprint import Blueprint, library_of
+from tokenstn.verbs.models import without_rectifier
 from tokenstn.verbs.sources import ClassifierSource
 
 SMALL_IMAGE = 64  # pixels along the shorter side
@@ -109,14 +110,9 @@ def _bare(model: TokenSTN, table: ImageTable, name: str) -> TokenSTN:
     if table.classes and model.multi_label != table.multi_label:
         kinds = {True: "several labels for each image", False: "one label for each image"}
         raise ValueError(f"{name} gives {kinds[model.multi_label]}, {table.name} has {kinds[table.multi_label]}")
-    return TokenSTN(
-        model.classifier,
-        primitives=(),
-        input_size=model.backbone.input_size,
-        multi_label=model.multi_label,
-        preprocessing=model.preprocessing,
-        classes=model.classes or table.classes or None,
-    )
+    bare = without_rectifier(model)
+    bare.classes = model.classes or table.classes or None
+    return bare
 
 
 def _some(names: tuple[str, ...]) -> str:
