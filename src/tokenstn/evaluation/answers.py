@@ -55,9 +55,9 @@ class Responses:
 class FoundPoses:
     """What the rectifier believed.
 
-    By primitive: value, the best one in the network's frame, ``(E, N)``, or ``(E, N, 2)`` for a translation; entropy
-    and spread ``(E, N)``. For all together: views ``(E, N)``, how many were looked at; disagreement ``(E, N)`` between
-    their answers, in nats, None where the method does not say.
+    By primitive, as far as the method has it: value, the best one in the network's frame, ``(E, N)``, or ``(E, N, 2)``
+    for a translation; entropy and spread ``(E, N)``. For all together: views ``(E, N)``, how many were looked at;
+    disagreement ``(E, N)`` between their answers, in nats, None where the method does not say.
     """
 
     value: dict[str, Tensor]

@@ -17,11 +17,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tokenstn.evaluation.answers import is_labelled, judge
+from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.orbit import Views, device_of
 from tokenstn.evaluation.photos import Photos, posed_inputs
 from tokenstn.evaluation.results import Control
 from tokenstn.geometry import Pose, hide_corners
-from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.models import Preprocessing
 
 LARGEST_GAP = 0.01
 QUARTERS = (0, 90, 180, 270)
@@ -30,7 +31,7 @@ DIAGONALS = (45, 135, 225, 315)  # where the seams are
 
 @torch.no_grad()
 def run_controls(
-    model: TokenSTN, photos: DataLoader[Any], *, views: Views = "auto", device: torch.device | str | None = None
+    model: Method, photos: DataLoader[Any], *, views: Views = "auto", device: torch.device | str | None = None
 ) -> tuple[Control, ...]:
     """The controls over some hundred photos (``load_photos``), at four rotations each.
 
@@ -51,16 +52,17 @@ def run_controls(
         upright: dict[str, Tensor] = {}
         for circumstance, inputs in _circumstances(squares, preprocessing, model):
             answers = {"bare": model.classify(inputs, {}).probabilities}
-            if model.primitives:
+            if not model.bare:
                 seen = hide_corners(inputs) if circumstance == "masked" else inputs
-                answers["rectified"] = model.classify(inputs, model.localize(seen), views).probabilities
+                belief: Any = model.localize(seen)  # each method has its own kind, and takes that
+                answers["rectified"] = model.classify(inputs, belief, views).probabilities
             for who, probabilities in answers.items():
                 judged = judge(probabilities.float().cpu(), batch["label"], model.multi_label)
                 reference = upright.setdefault(who, judged["predicted"])  # the first circumstance is unturned
                 runs.setdefault(f"{circumstance}/{who}", _Run()).add(number, judged, batch["label"], reference)
     if not runs:
         return ()
-    return _controls(runs, rectified=bool(model.primitives))
+    return _controls(runs, rectified=not model.bare)
 
 
 def centre_square(photo: Tensor) -> Tensor:
@@ -75,9 +77,7 @@ def centre_square(photo: Tensor) -> Tensor:
     return photo[..., top : top + side, left : left + side]
 
 
-def _circumstances(
-    squares: list[Tensor], preprocessing: Preprocessing, model: TokenSTN
-) -> Iterator[tuple[str, Tensor]]:
+def _circumstances(squares: list[Tensor], preprocessing: Preprocessing, model: Method) -> Iterator[tuple[str, Tensor]]:
     """(name, inputs) of every circumstance and rotation, the unturned images first."""
     upright = torch.eye(3, dtype=torch.float64)
     for quarter, degrees in enumerate(QUARTERS):
@@ -87,7 +87,7 @@ def _circumstances(
     for degrees in DIAGONALS:
         inputs = _turned(squares, degrees, preprocessing)
         yield "diagonals", inputs
-        if model.primitives:
+        if not model.bare:
             yield "masked", inputs
         yield "border", _turned(squares, degrees, preprocessing, padding="border")
         yield "bicubic", _turned(squares, degrees, preprocessing, mode="bicubic")

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.orbit import Views, device_of
 from tokenstn.evaluation.results import Cost
-from tokenstn.models import TokenSTN
 
 VIEWS = (0, 1, 2, 4, 8)  # 0 is the bare classifier
 ROUNDS = 5
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 @torch.no_grad()
 def measure_cost(
-    model: TokenSTN,
+    model: Method,
     *,
     batch_size: int = 32,
     views: Views = "auto",
@@ -42,7 +42,7 @@ def measure_cost(
     """
     model.eval()
     device = device_of(model)
-    numbers = [n for n in VIEWS if n == 0 or model.primitives] if measured else []
+    numbers = [n for n in VIEWS if n == 0 or not model.bare] if measured else []
     flops = tuple((n, _flops(model, n)) for n in numbers)
     throughput: tuple[tuple[int, float], ...] = ()
     peak = bare_peak = None
@@ -51,7 +51,7 @@ def measure_cost(
         images = _images(model, batch_size)
         throughput = _throughput(model, images, numbers)
         bare_peak = _peak_memory_mb(model, images, 0)
-        peak = _peak_memory_mb(model, images, views) if model.primitives else bare_peak
+        peak = _peak_memory_mb(model, images, views) if not model.bare else bare_peak
     return Cost(
         parameters=_count(model),
         trainable_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
@@ -79,14 +79,14 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _run(model: TokenSTN, images: Tensor, views: Views) -> None:
+def _run(model: Method, images: Tensor, views: Views) -> None:
     if views == 0:
         model.classify(images, {})
     else:
         model(images, views=views)
 
 
-def _flops(model: TokenSTN, views: int) -> float:
+def _flops(model: Method, views: int) -> float:
     """FLOPs of one image. The counter does not see fused attention, so it counts with the math kernel."""
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
@@ -94,7 +94,7 @@ def _flops(model: TokenSTN, views: int) -> float:
     return float(counter.get_total_flops())
 
 
-def _affordable(model: TokenSTN, batch_size: int, flops: Sequence[tuple[int, float]], seconds: float) -> int:
+def _affordable(model: Method, batch_size: int, flops: Sequence[tuple[int, float]], seconds: float) -> int:
     """As many images as let the rounds end in time, judged by the bare classifier's speed on a few."""
     few = _images(model, min(4, batch_size))
     _run(model, few, 0)
@@ -104,7 +104,7 @@ def _affordable(model: TokenSTN, batch_size: int, flops: Sequence[tuple[int, flo
     return max(1, min(batch_size, int(seconds / ((ROUNDS + 1) * max(one_round, 1e-9)))))
 
 
-def _throughput(model: TokenSTN, images: Tensor, numbers: Sequence[int]) -> tuple[tuple[int, float], ...]:
+def _throughput(model: Method, images: Tensor, numbers: Sequence[int]) -> tuple[tuple[int, float], ...]:
     """Images per second, the median of rounds in which all take turns: a busy moment slows all of them alike."""
     for n in numbers:
         _run(model, images, n)
@@ -115,7 +115,7 @@ def _throughput(model: TokenSTN, images: Tensor, numbers: Sequence[int]) -> tupl
     return tuple((n, len(images) / median(times[n])) for n in numbers)
 
 
-def _timed(model: TokenSTN, images: Tensor, views: Views) -> float:
+def _timed(model: Method, images: Tensor, views: Views) -> float:
     synchronise(images.device)
     start = time.perf_counter()
     _run(model, images, views)
@@ -123,7 +123,7 @@ def _timed(model: TokenSTN, images: Tensor, views: Views) -> float:
     return time.perf_counter() - start
 
 
-def _peak_memory_mb(model: TokenSTN, images: Tensor, views: Views) -> float | None:
+def _peak_memory_mb(model: Method, images: Tensor, views: Views) -> float | None:
     """The most memory that was held during one call, the model included; None where torch does not say."""
     if images.device.type != "cuda":
         return None
@@ -132,7 +132,7 @@ def _peak_memory_mb(model: TokenSTN, images: Tensor, views: Views) -> float | No
     return torch.cuda.max_memory_allocated(images.device) / 2**20
 
 
-def _images(model: TokenSTN, count: int) -> Tensor:
+def _images(model: Method, count: int) -> Tensor:
     """Noise of the model's size and type, always the same."""
     parameter: Any = next(model.parameters(), torch.zeros(()))
     shape = (count, _channels(model), *model.backbone.input_size)
@@ -140,7 +140,7 @@ def _images(model: TokenSTN, count: int) -> Tensor:
     return noise.to(device=parameter.device, dtype=parameter.dtype)
 
 
-def _channels(model: TokenSTN) -> int:
+def _channels(model: Method) -> int:
     if model.backbone.channels is not None:
         return model.backbone.channels
     return 3 if model.preprocessing is None else len(model.preprocessing.mean)

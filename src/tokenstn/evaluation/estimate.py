@@ -9,15 +9,15 @@ import torch
 from torch.utils.data import DataLoader
 
 from tokenstn.evaluation.cost import synchronise
+from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.orbit import Views, device_of
 from tokenstn.evaluation.photos import PhotoOrbit, Photos
 from tokenstn.geometry import Group
-from tokenstn.models import TokenSTN
 
 
 @torch.no_grad()
 def estimate_seconds(
-    model: TokenSTN,
+    model: Method,
     photos: DataLoader[Any],
     group: Group,
     *,
@@ -48,7 +48,7 @@ def estimate_seconds(
             start = time.perf_counter()
         images = orbit[k]
         model.classify(images, {}).probabilities.cpu()
-        if model.primitives:
+        if not model.bare:
             model(images, views=views).probabilities.cpu()
     synchronise(device)
     one_element = (time.perf_counter() - start) / elements

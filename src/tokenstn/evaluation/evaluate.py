@@ -20,6 +20,7 @@ from tokenstn.evaluation.controls import run_controls
 from tokenstn.evaluation.cost import device_name, measure_cost
 from tokenstn.evaluation.gallery import pick_examples, render_examples
 from tokenstn.evaluation.matching import check_match, without_labels
+from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.metrics_json import plain
 from tokenstn.evaluation.orbit import Views, answer_orbit, device_of
 from tokenstn.evaluation.photos import load_photos
@@ -30,7 +31,6 @@ from tokenstn.evaluation.scores import entropies_of, flips_of, scores_of, uncert
 from tokenstn.evaluation.thresholds import flag_scores
 from tokenstn.evaluation.uncertainty import DRAWS
 from tokenstn.geometry import Group
-from tokenstn.models import TokenSTN
 from tokenstn.models.call_settings import precision_of
 
 CONTROL_IMAGES = 500
@@ -47,7 +47,7 @@ class Examination(NamedTuple):
 
 
 def evaluate(
-    model: TokenSTN,
+    model: Method,
     table: ImageTable,
     split: str | None = "test",
     *,
@@ -151,7 +151,7 @@ def evaluate(
     return Examination(evaluation, gallery, answers)
 
 
-def class_names(model: TokenSTN, table: ImageTable, answers: Answers) -> tuple[str, ...]:
+def class_names(model: Method, table: ImageTable, answers: Answers) -> tuple[str, ...]:
     """What the outputs are called: by the data, by the model, or by their numbers."""
     outputs = answers.bare.upright.shape[1]
     for names in (table.classes, model.classes or ()):
@@ -202,7 +202,7 @@ def warnings_of(evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
     return tuple(found)
 
 
-def why_no_flags(model: TokenSTN, views: Views) -> str | None:
+def why_no_flags(model: Method, views: Views) -> str | None:
     """Why the model's thresholds do not hold for an evaluation; None where they do, or where there are none."""
     if model.thresholds is None:
         return None
@@ -220,7 +220,7 @@ def versions() -> dict[str, str]:
 
 
 def _controls(
-    model: TokenSTN, table: ImageTable, split: str | None, limit: int | None, batch_size: int, workers: int,
+    model: Method, table: ImageTable, split: str | None, limit: int | None, batch_size: int, workers: int,
     views: Views, seed: int,
 ) -> tuple[Control, ...]:  # fmt: skip
     assert model.preprocessing is not None

@@ -18,10 +18,11 @@ from torch.nn import functional as F
 
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.answers import Answers
+from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.orbit import Views, device_of
 from tokenstn.evaluation.photos import PhotoOrbit, Photos, collate_photos
 from tokenstn.evaluation.results import Example
-from tokenstn.models import Prediction, Preprocessing, TokenSTN
+from tokenstn.models import Prediction, Preprocessing
 
 KINDS = ("fixed", "broken", "ambiguous")
 LARGEST_SIDE = 160
@@ -45,16 +46,13 @@ def pick_examples(answers: Answers, count: int = 6) -> list[Pick]:
     # of the right answer; −nll is the logarithm of that probability
     gain = torch.exp(-answers.rectified.nll.double()) - torch.exp(-answers.bare.nll.double())
     entropy = answers.poses.entropy
-    belief = entropy["rotation"] if "rotation" in entropy else torch.stack(list(entropy.values())).amax(0)
-    wanted = {
-        "fixed": (known & ~before & after, gain),
-        "broken": (known & before & ~after, -gain),
-        "ambiguous": (torch.ones_like(belief, dtype=torch.bool), belief),
-    }
+    wanted = {"fixed": (known & ~before & after, gain), "broken": (known & before & ~after, -gain)}
+    if entropy:
+        belief = entropy["rotation"] if "rotation" in entropy else torch.stack(list(entropy.values())).amax(0)
+        wanted["ambiguous"] = (torch.ones_like(belief, dtype=torch.bool), belief)
     shown: set[int] = set()
     picks: list[Pick] = []
-    for kind in KINDS:
-        eligible, value = wanted[kind]
+    for kind, (eligible, value) in wanted.items():
         value = torch.where(eligible, value.double().nan_to_num(-math.inf), -math.inf)
         best, element = value.max(0)  # the best copy of each image
         order = best.sort(descending=True, stable=True).indices.tolist()
@@ -66,7 +64,7 @@ def pick_examples(answers: Answers, count: int = 6) -> list[Pick]:
 
 @torch.no_grad()
 def render_examples(
-    model: TokenSTN,
+    model: Method,
     table: ImageTable,
     answers: Answers,
     picks: list[Pick],
@@ -88,32 +86,30 @@ def render_examples(
             continue
         images = PhotoOrbit(batch, answers.group, preprocessing, device=device, seed=seed)[pick.element]
         bare, rectified = model.classify(images, {}), model(images, views=views)
-        assert rectified.rectified is not None
+        looked_at = images if rectified.rectified is None else rectified.rectified  # a method may not rectify
         examples.append(
             Example(
                 kind=pick.kind,
                 name=table.item_name(int(row)),
                 image=_pixels(images, preprocessing),
-                rectified=_pixels(rectified.rectified, preprocessing),
+                rectified=_pixels(looked_at, preprocessing),
                 label=_label(answers, pick.place, classes),
                 bare=_say(bare, model.multi_label, classes),
                 bare_confidence=_confidence(bare, model.multi_label),
                 answer=_say(rectified, model.multi_label, classes),
                 confidence=_confidence(rectified, model.multi_label),
-                **_pose(rectified),
+                **_pose(rectified, [primitive.name for primitive in model.primitives]),
             )
         )
     return examples
 
 
-def _pose(prediction: Prediction) -> dict[str, Any]:
-    pose, entropy, spread = prediction.pose, prediction.entropy, prediction.spread
-    assert pose is not None and entropy is not None and spread is not None
-    turned = "rotation" in entropy
+def _pose(prediction: Prediction, estimated: list[str]) -> dict[str, Any]:
+    pose, entropy, spread = prediction.pose, prediction.entropy or {}, prediction.spread or {}
     return {
-        "rotation_deg": math.degrees(pose.rotation.item()) if turned else None,
-        "spread_deg": math.degrees(spread["rotation"].item()) if turned else None,
-        "scale": pose.scale.item() if "scale" in entropy else None,
+        "rotation_deg": None if pose is None or "rotation" not in estimated else math.degrees(pose.rotation.item()),
+        "spread_deg": math.degrees(spread["rotation"].item()) if "rotation" in spread else None,
+        "scale": None if pose is None or "scale" not in estimated else pose.scale.item(),
         "entropy": {name: value.item() for name, value in entropy.items()},
     }
 

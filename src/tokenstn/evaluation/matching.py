@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 
 from tokenstn.data import ImageTable
+from tokenstn.evaluation.method import Method
 from tokenstn.geometry import Group
-from tokenstn.models import TokenSTN
 
 
-def check_match(model: TokenSTN, table: ImageTable, group: Group, poses: str) -> None:
+def check_match(model: Method, table: ImageTable, group: Group, poses: str) -> None:
     """Refuse, with a sentence, what cannot be evaluated."""
     if len(group) == 0:
         raise ValueError(f"the group {group.name!r} is empty: choose an order of at least 1")
@@ -42,7 +42,7 @@ def without_labels(table: ImageTable) -> ImageTable:
     return replace(table, labels=torch.full_like(table.labels, -1))
 
 
-def unlabelled_for(model: TokenSTN, table: ImageTable, outputs: int) -> ImageTable:
+def unlabelled_for(model: Method, table: ImageTable, outputs: int) -> ImageTable:
     """The same images without labels, for a classifier that may know other classes, and sets of them.
 
     Answers are judged in the shape of the labels, so these take the shape of the classifier's answers.

@@ -6,7 +6,7 @@ image and element, on the CPU, so device memory does not grow with the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -18,9 +18,10 @@ from torch.utils.data import DataLoader
 from tokenstn.data import fit_matrix
 from tokenstn.evaluation.answers import Answers, FoundPoses, Responses, is_labelled, judge
 from tokenstn.evaluation.classification import OrbitDiscrimination
+from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.photos import Mode, Padding, PhotoOrbit, Photos
 from tokenstn.geometry import Group, decompose
-from tokenstn.models import Prediction, Preprocessing, TokenSTN
+from tokenstn.models import Prediction, Preprocessing
 
 Record = dict[str, Tensor]  # (B, …) for each quantity
 Views = int | Literal["auto"]
@@ -28,7 +29,7 @@ Views = int | Literal["auto"]
 
 @torch.no_grad()
 def answer_orbit(
-    model: TokenSTN,
+    model: Method,
     photos: DataLoader[Any],
     group: Group,
     *,
@@ -74,9 +75,10 @@ def answer_orbit(
             for k in range(len(group)):
                 images = orbit[k]
                 said = {"bare": model.classify(images, {})}
-                if model.primitives:
+                if not model.bare:
                     said["rectified"] = model(images, views=views)
-                    for name, record in _about_poses(said["rectified"]).items():
+                    estimated = [primitive.name for primitive in model.primitives]
+                    for name, record in _about_poses(said["rectified"], estimated).items():
                         heard[name].append(record)
                 for name, prediction in said.items():
                     probabilities = prediction.probabilities.float().cpu()
@@ -112,7 +114,7 @@ def answer_orbit(
         bad=tuple(bad),
         bare=responses["bare"],
         rectified=responses.get("rectified"),
-        poses=_found(tapes) if model.primitives else None,
+        poses=None if model.bare else _found(tapes),
         **about,
     )
 
@@ -158,16 +160,16 @@ def _about_images(batch: dict[str, Any], orbit: PhotoOrbit, preprocessing: Prepr
     }
 
 
-def _about_poses(prediction: Prediction) -> dict[str, Record]:
-    """Best values, entropies and spreads by primitive, and what there is once for all primitives."""
-    assert prediction.pose is not None and prediction.entropy is not None and prediction.spread is not None
+def _about_poses(prediction: Prediction, estimated: Sequence[str]) -> dict[str, Record]:
+    """Best values of the primitives that are estimated, entropies and spreads where the method has them, and views."""
+    pose = prediction.pose
     view = {"views": views_used(prediction)}
     if prediction.disagreement is not None:
         view["disagreement"] = prediction.disagreement
     found = {
-        "value": {name: getattr(prediction.pose, name) for name in prediction.entropy},
-        "entropy": prediction.entropy,
-        "spread": prediction.spread,
+        "value": {} if pose is None else {name: getattr(pose, name) for name in estimated},
+        "entropy": prediction.entropy or {},
+        "spread": prediction.spread or {},
         "view": view,
     }
     return {what: {name: tensor.cpu() for name, tensor in record.items()} for what, record in found.items()}

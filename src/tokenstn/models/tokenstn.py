@@ -121,6 +121,11 @@ class TokenSTN(nn.Module):
         return self.backbone.classifier
 
     @property
+    def bare(self) -> bool:
+        """Whether the call is the classifier's own answer and nothing else."""
+        return not self.primitives
+
+    @property
     def preprocessing(self) -> Preprocessing | None:
         """What the images went through, where it is known."""
         return self.backbone.preprocessing

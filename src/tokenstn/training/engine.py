@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,14 +21,17 @@ import torch
 from lightning.pytorch import Callback, loggers
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
 
+from tokenstn.baselines import Rival
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.collapse import PrimitiveHealth
+from tokenstn.geometry import Primitive, as_primitives
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
 from tokenstn.training.loading import OnBad, load
 from tokenstn.training.module import ClassifierTraining, RectifierTraining
 from tokenstn.training.monitor import CollapseMonitor
 from tokenstn.training.recipes import Recipe
+from tokenstn.training.rival import RivalTraining
 
 
 @dataclass(frozen=True)
@@ -110,13 +113,37 @@ def train_rectifier(
     return replace(trained, frozen=frozen, collapse=monitor.report)
 
 
+def train_rival(
+    model: Rival,
+    table: ImageTable,
+    recipe: Recipe,
+    out: Path,
+    *,
+    augmentation: Iterable[str | Primitive] = (),
+    seed: int = 0,
+    upright: bool = True,
+    machine: Machine = Machine(),
+    resume: bool = False,
+) -> Trained:
+    """Train a rival by its own loss, on images moved by ``augmentation``; its classifier is frozen as the recipe says.
+
+    Of the recipe, optimisation and smoothing count; the terms are the rival's own.
+    """
+    frozen = (freeze_all if recipe.classifier == "frozen" else freeze_first_half)(model.classifier)
+    moves = as_primitives(augmentation)
+    module = RivalTraining(model, recipe, _preprocessing_of(model), seed, moves, upright)
+    trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[])
+    model.eval()
+    return replace(trained, frozen=frozen)
+
+
 def classifier_training(model: TokenSTN, table: ImageTable, recipe: Recipe, seed: int = 0) -> ClassifierTraining:
     """The Lightning module that trains the classifier of a bare model."""
     return ClassifierTraining(model.classifier, recipe, _preprocessing_of(model), seed, table.multi_label)
 
 
 def _fit(
-    module: ClassifierTraining | RectifierTraining,
+    module: ClassifierTraining | RectifierTraining | RivalTraining,
     table: ImageTable,
     out: Path,
     machine: Machine,
@@ -193,7 +220,7 @@ def _loggers(out: Path, another: str | None) -> list[loggers.Logger]:
 
 
 @contextmanager
-def _compiled(module: ClassifierTraining | RectifierTraining | None) -> Iterator[None]:
+def _compiled(module: ClassifierTraining | RectifierTraining | RivalTraining | None) -> Iterator[None]:
     """The networks of a module compiled in place while it trains, and as they were afterwards."""
     networks = [] if module is None else [module.model.classifier, module.model.localizer]
     networks = [network for network in networks if network is not None]
@@ -224,7 +251,7 @@ def _without_chatter() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _preprocessing_of(model: TokenSTN) -> Preprocessing:
+def _preprocessing_of(model: TokenSTN | Rival) -> Preprocessing:
     if model.preprocessing is None:
         raise ValueError(
             "the model does not say how its images are prepared: give it preprocessing=Preprocessing(size, mean, std)"

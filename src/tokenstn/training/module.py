@@ -43,7 +43,7 @@ class PosedBatch:
     found_moved: dict[str, Tensor]
 
 
-class _Training(lightning.LightningModule):
+class Training(lightning.LightningModule):
     """What both have in common: AdamW, warm-up and cosine, frozen parts in evaluation mode, images to the device."""
 
     def __init__(self, recipe: Recipe, preprocessing: Preprocessing, seed: int) -> None:
@@ -51,7 +51,7 @@ class _Training(lightning.LightningModule):
         self.recipe, self.preprocessing, self.seed = recipe, preprocessing, seed
         self.unreadable: dict[str, str] = {}  # name → reason, of images that were left out
 
-    def train(self, mode: bool = True) -> _Training:
+    def train(self, mode: bool = True) -> Training:
         super().train(mode)
         keep_frozen_parts_in_eval(self)
         return self
@@ -86,7 +86,7 @@ class _Training(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-class ClassifierTraining(_Training):
+class ClassifierTraining(Training):
     """Train a classifier on the images as they are, give or take a slight turn and zoom."""
 
     def __init__(
@@ -123,7 +123,7 @@ class ClassifierTraining(_Training):
         )
 
 
-class RectifierTraining(_Training):
+class RectifierTraining(Training):
     """Train the rectifier of a TokenSTN: images at known poses, and whatever terms the recipe asks for.
 
     Args:

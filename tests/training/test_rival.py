@@ -1,0 +1,76 @@
+"""Rivals are trained by the same engine: their own losses, the same images, order and resumption."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import tokenstn
+from tokenstn.baselines import Rival
+from tokenstn.training.engine import train_rival
+from tokenstn.training.rival import RivalTraining
+
+from ..models.classifiers import PlainCNN
+from .test_engine import ONE_PROCESS, PREPARED, SHORT, logged, shapes, weights
+
+
+def rival(name: str, **options) -> Rival:
+    torch.manual_seed(0)
+    made = tokenstn.create(
+        name, PlainCNN(channels=1, classes=2), input_size=(28, 28), preprocessing=PREPARED, **options
+    )
+    assert isinstance(made, Rival)
+    return made
+
+
+@pytest.mark.parametrize("name", ["head-stn", "pstn-gamma", "canprior-s", "diffeo-stn"])
+def test_a_rival_learns_with_its_classifier_frozen(tmp_path, name):
+    model = rival(name)
+    before = weights(model)
+    trained = train_rival(
+        model, shapes(), replace(SHORT, epochs=2), tmp_path, augmentation=("rotation",), machine=ONE_PROCESS
+    )
+    moved = {key for key, value in weights(model).items() if not torch.equal(value, before[key])}
+    assert moved and all(key.startswith("localizer.") for key in moved)
+    assert trained.frozen is not None and trained.frozen.share == 1
+    own = {"pstn-gamma": "train/kl", "canprior-s": "train/prior"}.get(name, "train/classification")
+    assert {own, "val/posed", "val/upright"} <= trained.figures.keys()
+
+
+def test_augmented_training_of_a_plain_classifier_pays_on_moved_images(tmp_path):
+    model = rival("vanilla")
+    joint = replace(SHORT, epochs=12, rate=1e-2, classifier="joint")
+    train_rival(model, shapes(), joint, tmp_path, augmentation=("rotation",), machine=ONE_PROCESS)
+    losses = logged(tmp_path, "train/loss")
+    assert losses[-1] < losses[0]
+
+
+class PowerCutError(Exception):
+    pass
+
+
+def test_an_interrupted_rival_ends_with_the_same_weights(tmp_path, monkeypatch):
+    def run(model: Rival, folder: str, resume: bool = False) -> dict[str, torch.Tensor]:
+        settings = replace(SHORT, epochs=3)
+        train_rival(
+            model, shapes(), settings, tmp_path / folder, augmentation=("rotation",), machine=ONE_PROCESS, resume=resume
+        )
+        return weights(model)
+
+    def stop(self) -> None:
+        if self.current_epoch == 1:
+            raise PowerCutError
+
+    whole = run(rival("pstn-gauss"), "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(RivalTraining, "on_train_epoch_start", stop, raising=False)
+        with pytest.raises(PowerCutError):
+            run(rival("pstn-gauss"), "cut")
+    resumed = run(rival("pstn-gauss"), "cut", resume=True)
+    for key, value in whole.items():
+        assert torch.equal(value, resumed[key]), key
+
+
+def test_a_rival_with_nothing_to_train_says_so(tmp_path):
+    with pytest.raises(ValueError, match="has nothing to train while its classifier is frozen"):
+        train_rival(rival("its"), shapes(), SHORT, tmp_path, machine=ONE_PROCESS)
