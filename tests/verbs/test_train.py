@@ -116,6 +116,19 @@ def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_
     assert 0 <= result.metrics["evaluation"]["rectified"]["consistency"] <= 1
 
 
+def test_images_without_a_label_among_others_are_left_out_of_what_needs_one(tmp_path, capsys):
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.arange(120) >= 60).long()
+    labels[::3] = -1
+    table = split_table(in_memory(torch.cat((comets(60, generator), discs(60, generator))), labels, ("comet", "disc")))
+    result = tokenstn.train(
+        table, cnn(classes=2), out=str(tmp_path / "run"), primitives=["rotation"], shared="body", **SHORT
+    )
+    assert "right on" in capsys.readouterr().out
+    counts = result.metrics["evaluation"]["flips"]["overall"]
+    assert counts["base_wrong"] + counts["base_right"] == 16 * int((labels[table.split("val")] >= 0).sum())
+
+
 def test_data_that_are_not_upright_are_named_so_wherever_poses_are(tmp_path, capsys):
     out = tmp_path / "run"
     table = split_table(two_labels())

@@ -41,15 +41,31 @@ def fit(
         raise ValueError(f"an image to fit is uint8 (C, H, W), got {image.dtype} {tuple(image.shape)}")
     if interpolation not in ("bilinear", "bicubic"):
         raise ValueError(f"interpolation {interpolation!r}: bilinear or bicubic")
-    resized, (top, left) = _layout((image.shape[1], image.shape[2]), size, resize, crop_share)
-    if resized != tuple(image.shape[1:]):
-        image = F.resize(image, list(resized), InterpolationMode(interpolation), antialias=True)
+    return fit_pixels(image, size, resize, crop_share, interpolation)
+
+
+def fit_pixels(
+    pixels: Tensor,
+    size: Size,
+    resize: Resize = "crop",
+    crop_share: float = 1.0,
+    interpolation: Interpolation = "bicubic",
+) -> Tensor:
+    """``fit`` for pixels of any type and a batch of images of one size: ``(…, H, W)`` → ``(…, h, w)``.
+
+    Floating point values may overshoot a little, as bicubic interpolation does.
+    """
+    resized, (top, left) = fit_layout((pixels.shape[-2], pixels.shape[-1]), size, resize, crop_share)
+    if resized != tuple(pixels.shape[-2:]):
+        pixels = F.resize(pixels, list(resized), InterpolationMode(interpolation), antialias=True)
     if resized == size:
-        return image
+        return pixels
     if resize == "crop":
-        return image[:, top : top + size[0], left : left + size[1]].contiguous()
-    rows, columns = (_reflected(n, offset, m) for n, offset, m in zip(resized, (top, left), size, strict=True))
-    return image[:, rows[:, None], columns]
+        return pixels[..., top : top + size[0], left : left + size[1]].contiguous()
+    rows, columns = (
+        _reflected(n, offset, m).to(pixels.device) for n, offset, m in zip(resized, (top, left), size, strict=True)
+    )
+    return pixels[..., rows[:, None], columns]
 
 
 def fit_matrix(
@@ -70,7 +86,7 @@ def fit_matrix(
     """
     left, top, right, bottom = (0, 0, photo_size[1], photo_size[0]) if box is None else box
     part = (bottom - top, right - left)
-    resized, (row, column) = _layout(part, size, resize, crop_share)
+    resized, (row, column) = fit_layout(part, size, resize, crop_share)
     photo_to_pixels = _scale_shift(min(photo_size) / 2, min(photo_size) / 2, photo_size[1] / 2, photo_size[0] / 2)
     to_part = _scale_shift(1.0, 1.0, -left, -top)
     to_network = _scale_shift(resized[1] / part[1], resized[0] / part[0], -column, -row)
@@ -79,7 +95,7 @@ def fit_matrix(
     return pixels_to_frame @ to_network @ to_part @ photo_to_pixels
 
 
-def _layout(photo: Size, size: Size, resize: str, crop_share: float) -> tuple[Size, Size]:
+def fit_layout(photo: Size, size: Size, resize: str, crop_share: float) -> tuple[Size, Size]:
     """The size that a photo is resized to, and where the network's first row and column lie in that."""
     if len(size) != 2 or min(size) < 1 or min(photo) < 1:
         raise ValueError(f"sizes are height and width in pixels, at least 1 each; got photo {photo}, size {size}")

@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as F
 
-from tokenstn.data import BadImage, ImageDataset, ImageTable, UnreadableImageError, collate, fit, fit_matrix, to_float
+from tokenstn.data import BadImage, ImageDataset, ImageTable, UnreadableImageError, collate, fit, to_float
+from tokenstn.data.fit import fit_layout, fit_pixels
 from tokenstn.geometry import Group, Orbit, invert, warp
 from tokenstn.models import Preprocessing
 
@@ -101,7 +102,7 @@ def shrink(photo: Tensor, preprocessing: Preprocessing) -> Tensor:
     torch.Size([3, 65, 87])
     """
     height, width = photo.shape[1:]
-    resized, _ = _layout((height, width), preprocessing)
+    resized, _ = fit_layout((height, width), preprocessing.size, preprocessing.resize, preprocessing.crop_share)
     factor = KEPT_RESOLUTION * max(resized[0] / height, resized[1] / width)
     if factor >= 1:
         return photo
@@ -183,7 +184,10 @@ def posed_inputs(
     for places in sizes.values():
         pixels = torch.stack([photos[place].to(device) for place in places]).float()
         posed = _pose(pixels, matrices[places], padding, mode, 255 * mean)
-        inputs[places] = (_fit(posed, preprocessing) / 255 - mean) / std
+        fitted = fit_pixels(
+            posed, preprocessing.size, preprocessing.resize, preprocessing.crop_share, preprocessing.interpolation
+        ).clamp(0, 255)  # bicubic overshoots, and a file's pixels cannot
+        inputs[places] = (fitted / 255 - mean) / std
     return inputs
 
 
@@ -195,39 +199,6 @@ def _pose(pixels: Tensor, matrices: Tensor, padding: Padding, mode: Mode, mean: 
     if padding == "mean":  # zeros around the mean
         return warp(pixels - mean, applied, padding="zeros", mode=mode) + mean
     return warp(pixels, applied, padding=padding, mode=mode)
-
-
-def _fit(pixels: Tensor, preprocessing: Preprocessing) -> Tensor:
-    """``data.fit`` for a batch of floating-point photos of one size: ``(b, C, H, W)`` → ``(b, C, h, w)``."""
-    resized, (top, left) = _layout((pixels.shape[-2], pixels.shape[-1]), preprocessing)
-    if resized != tuple(pixels.shape[-2:]):
-        mode = InterpolationMode(preprocessing.interpolation)
-        pixels = F.resize(pixels, list(resized), mode, antialias=True)
-    pixels = pixels.clamp(0, 255)  # bicubic overshoots, and a file's pixels cannot
-    rows, columns = (
-        _reflected(length, start, count).to(pixels.device)
-        for length, start, count in zip(resized, (top, left), preprocessing.size, strict=True)
-    )
-    return pixels[..., rows[:, None], columns]
-
-
-def _layout(photo: Size, preprocessing: Preprocessing) -> tuple[Size, Size]:
-    """The size that ``data.fit`` resizes a photo to, and where the network's first row and column lie in that."""
-    size = preprocessing.size
-    matrix = fit_matrix(photo, size, preprocessing.resize, preprocessing.crop_share)
-    unit = min(size) / min(photo)
-    resized = round(photo[0] * unit * matrix[1, 1].item()), round(photo[1] * unit * matrix[0, 0].item())
-    shift = min(size) / 2 * matrix[:2, 2]  # from the network's centre to the photo's, in the network's pixels
-    return resized, (
-        round((resized[0] - size[0]) / 2 - shift[1].item()),
-        round((resized[1] - size[1]) / 2 - shift[0].item()),
-    )
-
-
-def _reflected(length: int, start: int, count: int) -> Tensor:
-    """The indices start … start + count − 1 of a row of ``length``, reflected at its outer edges."""
-    index = torch.arange(start, start + count) % (2 * length)
-    return torch.minimum(index, 2 * length - 1 - index)
 
 
 def _is_identity(matrices: Tensor) -> bool:

@@ -32,7 +32,7 @@ def require_free(folder: Path, arguments: Mapping[str, Any], resume: bool) -> No
     if resume:
         if not (folder / "config.yaml").is_file():
             raise FileNotFoundError(f"there is no run in {folder} to go on with; start it without --resume")
-        started = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        started = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")) or {}
         now = _plain(arguments)
         other = [name for name in now if name not in FREE and started.get(name) != now[name]]
         if other:

@@ -19,7 +19,7 @@ from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
 from tokenstn.training.estimate import estimate_seconds
 from tokenstn.training.loading import OnBad, load, prepared
-from tokenstn.training.module import RectifierTraining, share_right
+from tokenstn.training.module import RectifierTraining, labelled_rows, share_right
 from tokenstn.training.orientation import orientation_predicts_label
 from tokenstn.training.recipes import Recipe
 from tokenstn.training.sheet import write_contact_sheet
@@ -110,7 +110,7 @@ def checks_before(
     if is_main_process():
         write_contact_sheet(prepared(table, "train", model.preprocessing, "skip"), sheet)
     images, labels = _probe(model, table, on_bad)
-    single = bool(table.classes) and not table.multi_label
+    single = not table.multi_label and bool(labelled_rows(labels).all())
     if single:
         conflicts = orientation_predicts_label(
             lambda x: model.backbone.logits(x).softmax(-1), images, labels, model.primitives, table.classes
@@ -182,6 +182,8 @@ def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad
             f"the classifier tells {probabilities.shape[1]} classes apart, {table.name} has {len(table.classes)}: "
             "train it on these classes, or leave the labels of the images away"
         )
+    if not bool(labelled_rows(labels).all()):
+        return
     right = share_right(probabilities, labels).item()
     say(out, "", f"{right:.1%} right on {len(images)} validation images as they come")
     if table.multi_label:
@@ -196,13 +198,18 @@ def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad
 
 
 def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Tensor, torch.Tensor]:
-    """Some validation images of every class ``(n, C, H, W)``, normalised, and their labels, on the model's device."""
+    """Some validation images of every class ``(n, C, H, W)``, normalised, and their labels, on the model's device.
+
+    Those with a label, where there are any.
+    """
     assert model.preprocessing is not None
     device = next(model.parameters()).device
     few = table.subset(stratified_limit(table, "val", PROBED))
     batch = next(iter(load(few, "val", model.preprocessing, PROBED, on_bad=on_bad)))
     images = to_float(batch["image"].to(device), model.preprocessing.mean, model.preprocessing.std)
-    return images, batch["label"].to(device)
+    labels = batch["label"].to(device)
+    known = labelled_rows(labels)
+    return (images[known], labels[known]) if bool(known.any()) else (images, labels)
 
 
 def _group_for(primitives: Iterable[Primitive]) -> Group:
