@@ -33,7 +33,7 @@ install: $(INSTALLED)
 # installed again only when what is to be installed has changed
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev,export,medical]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[dev,export,medical,serve,demo]" --constraint constraints.txt
 	touch $@
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
