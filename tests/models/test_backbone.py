@@ -194,3 +194,15 @@ def test_more_layers_than_there_are_is_refused(shared):
 def test_an_input_size_that_the_classifier_refuses_is_named():
     with pytest.raises(ValueError, match=r"\(3, 8, 8\).*pass input_size"):
         Backbone(nn.Sequential(nn.Conv2d(3, 4, 16), nn.ReLU()), "1", input_size=(8, 8))
+
+
+def test_at_half_size_a_pixel_is_the_mean_of_four():
+    images = torch.rand(2, 3, 8, 12)
+    halved = resize(images, (4, 6))
+    torch.testing.assert_close(halved, images.unflatten(3, (6, 2)).unflatten(2, (4, 2)).mean((3, 5)))
+
+
+def test_other_sizes_are_resized_without_aliasing():
+    stripes = torch.zeros(1, 1, 30, 30)
+    stripes[..., ::2] = 1.0
+    assert (resize(stripes, (20, 20)) - 0.5).abs()[..., 2:-2].max() < 0.3

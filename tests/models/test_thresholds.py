@@ -110,18 +110,19 @@ OTHERS = [
 
 @pytest.mark.parametrize(("call", "circumstances", "sentence"), OTHERS, ids=str)
 def test_why_not_names_what_differs(call, circumstances, sentence):
-    limits, auto = some_thresholds(2), AutoViews()
-    assert limits.holds_for(views=2, auto=auto) and limits.why_not(views=2, auto=auto) is None
-    assert not limits.holds_for(**call, auto=auto, **circumstances)
-    reason = limits.why_not(**call, auto=auto, **circumstances)
+    limits, model = some_thresholds(2), make()
+    assert limits.holds_for(model.call_settings(2)) and limits.why_not(model.call_settings(2)) is None
+    other = model.call_settings(**call, **circumstances)
+    assert not limits.holds_for(other)
+    reason = limits.why_not(other)
     assert reason is not None and re.search(sentence, reason)
     assert reason.count("calibrated:") == 1 and "calibrate it again" in reason
 
 
 def test_auto_holds_for_the_same_auto_only():
     limits = some_thresholds("auto")
-    assert limits.holds_for(views="auto", auto=AutoViews()) and not limits.holds_for(views=8, auto=AutoViews())
-    reason = limits.why_not(views="auto", auto=AutoViews(mass=0.5))
+    assert limits.holds_for(make().call_settings()) and not limits.holds_for(make().call_settings(8))
+    reason = limits.why_not(make(auto=AutoViews(mass=0.5)).call_settings())
     assert (
         reason is not None and "AutoViews(mass=0.5, most=8) (calibrated: auto, AutoViews(mass=0.9, most=8))" in reason
     )

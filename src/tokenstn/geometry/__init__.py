@@ -2,6 +2,7 @@
 
 from tokenstn.geometry.affine import Pose, compose, decompose, invert, wrap_angle
 from tokenstn.geometry.disc import hide_corners
+from tokenstn.geometry.fitting import fit_matrix, pose_in_photo, seen_rotation
 from tokenstn.geometry.groups import (
     GROUPS,
     Group,
@@ -43,15 +44,18 @@ __all__ = [
     "as_primitives",
     "compose",
     "decompose",
+    "fit_matrix",
     "frame_to_pixels",
     "group",
     "hide_corners",
     "invert",
     "pixels_to_frame",
+    "pose_in_photo",
     "reflection_group",
     "rotation_group",
     "rotoscale_group",
     "scale_group",
+    "seen_rotation",
     "shear_rotoscale_group",
     "translation_group",
     "warp",

@@ -23,6 +23,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from tokenstn.geometry.constants import numbers, scalar
+
 
 @dataclass(frozen=True)
 class Pose:
@@ -55,8 +57,8 @@ class Pose:
         """A pose from whatever differs from the identity; the rest is filled in and broadcast to one batch shape."""
         given = (rotation, scale, stretch, shear, reflection)
         like = next((v for v in (*given, translation) if isinstance(v, Tensor)), torch.tensor(0.0))
-        scalars = [torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in given]
-        shift = torch.as_tensor(translation, dtype=like.dtype, device=like.device)
+        scalars = [_as_given(v, like) for v in given]
+        shift = translation.to(like) if isinstance(translation, Tensor) else numbers(tuple(translation), like)
         *parts, tx, ty = torch.broadcast_tensors(*scalars, shift[..., 0], shift[..., 1])
         return cls(*parts[:4], translation=torch.stack((tx, ty), -1), reflection=parts[4])
 
@@ -154,6 +156,10 @@ def wrap_angle(angle: Tensor) -> Tensor:
     tensor([-2.7832])
     """
     return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
+
+
+def _as_given(value: Tensor | float, like: Tensor) -> Tensor:
+    return value.to(like) if isinstance(value, Tensor) else scalar(float(value), like)
 
 
 def _affine(a: Tensor, b: Tensor, c: Tensor, d: Tensor, tx: Tensor, ty: Tensor) -> Tensor:

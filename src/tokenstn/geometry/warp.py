@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tokenstn.geometry.affine import require_pose, unchecked_inverse
+from tokenstn.geometry.constants import constant, numbers
 
 Padding = Literal["reflection", "zeros", "border"]
 Mode = Literal["bilinear", "bicubic", "nearest"]
@@ -172,17 +173,20 @@ def frame_to_pixels(points: Tensor, size: tuple[int, int]) -> Tensor:
 def _sampling_grid(matrix: Tensor, size: tuple[int, int], output_size: tuple[int, int]) -> Tensor:
     """Where each output pixel is read, in ``grid_sample``'s own coordinates: ``(..., h, w, 2)``."""
     (height, width), (out_height, out_width) = size, output_size
-    x = _pixel_centres(out_width, min(output_size), matrix)
-    y = _pixel_centres(out_height, min(output_size), matrix)[:, None]
-    m = matrix[..., None, None]
-    read_x = m[..., 0, 0, :, :] * x + (m[..., 0, 1, :, :] * y + m[..., 0, 2, :, :])
-    read_y = m[..., 1, 0, :, :] * x + (m[..., 1, 1, :, :] * y + m[..., 1, 2, :, :])
+    x = constant(_pixel_centres, out_width, min(output_size), like=matrix)
+    y = constant(_pixel_centres, out_height, min(output_size), like=matrix)[:, None]
     # grid_sample runs from −1 to 1 along each side; the isotropic frame only along the shorter one
-    return torch.stack((read_x * (min(size) / width), read_y * (min(size) / height)), -1)
+    if height != width:
+        matrix = matrix * numbers((min(size) / width, min(size) / height, 1.0), like=matrix)[:, None]
+    columns = matrix[..., :2, :].transpose(-1, -2)[..., None, None, :, :]  # (..., 1, 1, 3, 2)
+    along_x, along_y, shift = columns.unbind(-2)
+    # one row and one column are made first, so that only this sum is as large as the image
+    return along_x * x[:, None] + (along_y * y[..., None] + shift)
 
 
-def _pixel_centres(count: int, shorter: int, like: Tensor) -> Tensor:
-    return (2 * torch.arange(count, device=like.device, dtype=like.dtype) + 1 - count) / shorter
+def _pixel_centres(count: int, shorter: int, device: torch.device) -> Tensor:
+    """Along one side, in units of half the shorter side, ``(count,)`` float64."""
+    return (2 * torch.arange(count, dtype=torch.float64, device=device) + 1 - count) / shorter
 
 
 def _to_dtype(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -118,10 +118,16 @@ class Backbone(nn.Module):
 
 
 def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Antialiased resize ``(B, C, H, W)`` → ``(B, C, *size)`` that keeps the aspect, cutting off what is too long."""
+    """Antialiased resize ``(B, C, H, W)`` → ``(B, C, *size)`` that keeps the aspect, cutting off what is too long.
+
+    A pixel of an image that shrinks by a whole number, as at half size, is the mean of a square: much faster to make.
+    """
     if tuple(images.shape[-2:]) == size:
         return images
     height, width = images.shape[-2:]
+    factor = height // size[0]
+    if (height, width) == (factor * size[0], factor * size[1]):
+        return F.avg_pool2d(images, factor)
     shrink = max(size[0] / height, size[1] / width)
     rows, columns = min(height, round(size[0] / shrink)), min(width, round(size[1] / shrink))
     top, left = (height - rows) // 2, (width - columns) // 2

@@ -15,6 +15,8 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tokenstn.geometry.constants import constant
+
 MOST_TOKENS = 14  # along each side
 
 
@@ -52,7 +54,7 @@ class Localizer(nn.Module):
             tokens = F.adaptive_avg_pool2d(tokens, (height, width))
         tokens = tokens.flatten(2).transpose(1, 2)
         tokens = self.projection(self.norm_in(tokens.to(self.norm_in.weight.dtype)))
-        tokens = tokens + token_positions(height, width, tokens.shape[-1]).to(tokens)
+        tokens = tokens + constant(token_positions, height, width, tokens.shape[-1], like=tokens)
         summary = self.norm_out(self.layers(tokens)).mean(1)
         # the pose needs more digits than half precision has, and the heads cost nothing
         with torch.autocast(summary.device.type, enabled=False):
@@ -60,14 +62,17 @@ class Localizer(nn.Module):
             return {name: head(summary).float() for name, head in self.heads.items()}
 
 
-def token_positions(height: int, width: int, channels: int) -> Tensor:
+def token_positions(height: int, width: int, channels: int, device: torch.device | None = None) -> Tensor:
     """Sine and cosine of the tokens' places in the isotropic frame, ``(height · width, channels)``.
 
     The frequencies run from one radian per unit to one half wave per token of a 14×14 grid.
     """
-    frequencies = torch.logspace(0, math.log10(math.pi * MOST_TOKENS / 2), channels // 4)
+    frequencies = torch.logspace(0, math.log10(math.pi * MOST_TOKENS / 2), channels // 4, device=device)
     shorter = min(height, width)
-    y, x = (((2 * torch.arange(count) + 1 - count) / shorter)[:, None] * frequencies for count in (height, width))
+    y, x = (
+        ((2 * torch.arange(count, device=device) + 1 - count) / shorter)[:, None] * frequencies
+        for count in (height, width)
+    )
     rows = torch.cat((y.sin(), y.cos()), -1)[:, None, :].expand(-1, width, -1)
     columns = torch.cat((x.sin(), x.cos()), -1)[None, :, :].expand(height, -1, -1)
     return torch.cat((rows, columns), -1).flatten(0, 1)

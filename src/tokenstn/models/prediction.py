@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tokenstn.geometry import Pose
+from tokenstn.geometry import Pose, invert
+from tokenstn.models.frame_map import FrameMap
+from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.posteriors import Views
 
 
@@ -26,12 +29,53 @@ class Prediction:
     probabilities: Tensor
     pose: Pose | None = None
     rectified: Tensor | None = None
-    entropy: dict[str, Tensor] | None = None
-    spread: dict[str, Tensor] | None = None
+    entropy: Mapping[str, Tensor] | None = None
+    spread: Mapping[str, Tensor] | None = None
     views: Views | None = None
     disagreement: Tensor | None = None
     pose_ambiguous: Tensor | None = None
     class_uncertain: Tensor | None = None
+
+    def to_input(self, row: int) -> FrameMap:
+        """The way back from image ``row`` of ``rectified`` to the same image as it came in.
+
+        >>> pose = Pose.of(rotation=torch.tensor([torch.pi / 2]))
+        >>> p = Prediction(torch.ones(1, 1), pose, rectified=torch.zeros(1, 3, 40, 40))
+        >>> p.to_input(0).points(torch.tensor([[20.0, 0.0]])).round()      # what is on top now was on the right
+        tensor([[40., 20.]])
+        """
+        if self.pose is None or self.rectified is None:
+            raise ValueError("this prediction has no pose and no rectified image, so that there is no way back from it")
+        height, width = self.rectified.shape[-2:]
+        return FrameMap(self.pose.matrix[row].detach().double().cpu(), (height, width), (height, width))
+
+    def to_photo(
+        self,
+        row: int,
+        photo_size: tuple[int, int],
+        preprocessing: Preprocessing,
+        box: Sequence[int] | None = None,
+    ) -> FrameMap:
+        """The way back from image ``row`` of ``rectified`` to the photo that it was made from.
+
+        Args:
+            photo_size: height and width of the whole photo.
+            preprocessing: the model's.
+            box: left, top, right, bottom in pixels, where that part of the photo was cut out first.
+        """
+        found = self.to_input(row)
+        if found.size != preprocessing.size:
+            raise ValueError(f"the input has {found.size} pixels, and the preprocessing makes {preprocessing.size}")
+        return FrameMap(invert(preprocessing.matrix(photo_size, box)) @ found.matrix, found.size, photo_size)
+
+
+def probabilities_of(logits: Tensor, multi_label: bool = False) -> Tensor:
+    """Of a classifier's outputs ``(…, classes)``: they sum to 1, or for several labels each stands alone.
+
+    >>> probabilities_of(torch.zeros(2))
+    tensor([0.5000, 0.5000])
+    """
+    return logits.sigmoid() if multi_label else logits.softmax(-1)
 
 
 def answer_confidence(probabilities: Tensor, multi_label: bool = False) -> Tensor:

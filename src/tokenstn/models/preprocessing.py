@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Literal
+from typing import Literal, Protocol
 
-import torch
 from torch import Tensor, nn
+
+from tokenstn.geometry import fit_matrix
+from tokenstn.geometry.constants import numbers
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,15 @@ class Preprocessing:
         if not 0 < self.crop_share <= 1:
             raise ValueError(f"preprocessing crop_share {self.crop_share}: above 0 and at most 1")
 
+    def matrix(self, photo_size: tuple[int, int], box: Sequence[int] | None = None) -> Tensor:
+        """The step as an affine map P, ``(3, 3)`` float64: the photo's isotropic frame to the network's.
+
+        Args:
+            photo_size: height and width of the whole photo.
+            box: left, top, right, bottom in pixels, where that part of the photo is cut out first.
+        """
+        return fit_matrix(photo_size, self.size, self.resize, self.crop_share, box)
+
     @classmethod
     def of(cls, classifier: nn.Module, size: tuple[int, int]) -> Preprocessing | None:
         """What a timm model's own configuration says; None for other modules."""
@@ -67,14 +79,31 @@ class Preprocessing:
         )
 
 
+class Prepared(Protocol):
+    """Whatever says how its images are prepared."""
+
+    @property
+    def preprocessing(self) -> Preprocessing | None: ...
+
+
+def preprocessing_of(model: Prepared, name: str = "this model") -> Preprocessing:
+    """How photos become the input of a model; refused where nobody knows."""
+    if model.preprocessing is None:
+        raise ValueError(
+            f"{name} does not say how its images are prepared: make it with tokenstn.TokenSTN(classifier, …, "
+            "preprocessing=tokenstn.Preprocessing(size, mean, std))"
+        )
+    return model.preprocessing
+
+
 def renormalise(images: Tensor, given: Preprocessing | None, wanted: Preprocessing | None) -> Tensor:
     """Images ``(B, C, H, W)`` normalised for one classifier as another expects them; unchanged if either is unknown."""
     if given is None or wanted is None or (given.mean, given.std) == (wanted.mean, wanted.std):
         return images
     if len(given.mean) != len(wanted.mean):
         raise ValueError(f"images of {len(given.mean)} channels cannot be read by a rectifier of {len(wanted.mean)}")
+    pixels = images.float()
     mean, std, new_mean, new_std = (
-        torch.tensor(numbers, device=images.device, dtype=torch.float32)[:, None, None]
-        for numbers in (given.mean, given.std, wanted.mean, wanted.std)
+        numbers(values, like=pixels)[:, None, None] for values in (given.mean, given.std, wanted.mean, wanted.std)
     )
-    return ((images.float() * std + mean - new_mean) / new_std).to(images.dtype)
+    return ((pixels * std + mean - new_mean) / new_std).to(images.dtype)

@@ -141,45 +141,19 @@ class Thresholds:
         """Whether several poses fit, bool, of the shape of the entropies by primitive."""
         return None if self.of_pose is None else self.of_pose(entropy)
 
-    def holds_for(
-        self,
-        *,
-        views: int | str,
-        auto: AutoViews,
-        sampling: str = "probable",
-        precision: str = "float32",
-        execution: str = "torch",
-    ) -> bool:
-        """Whether the flags may be raised in a call; ``auto`` is the model's, and counts where views are "auto"."""
-        known = self.settings
-        if (precision, execution) != (known.precision, known.execution):
-            return False
-        if known.views is None:  # no rectifier, so no views to choose
-            return True
-        same_auto = views != "auto" or (known.auto is not None and (auto.mass, auto.most) == _numbers(known.auto))
-        return (views, sampling) == (known.views, known.sampling) and same_auto
+    def holds_for(self, call: CallSettings) -> bool:
+        """Whether the flags may be raised in a call (``model.call_settings``)."""
+        return call == self.settings
 
-    def why_not(
-        self,
-        *,
-        views: int | str,
-        auto: AutoViews,
-        sampling: str = "probable",
-        precision: str = "float32",
-        execution: str = "torch",
-    ) -> str | None:
+    def why_not(self, call: CallSettings) -> str | None:
         """Why a call gets no flags, as a sentence; None where it gets them."""
-        if self.holds_for(views=views, auto=auto, sampling=sampling, precision=precision, execution=execution):
+        if self.holds_for(call):
             return None
-        known = self.settings
-        asked = {"views": views, "sampling": sampling, "precision": precision, "execution": execution}
-        wanted = {"views": known.views, "sampling": known.sampling, "precision": known.precision}
-        wanted["execution"] = known.execution
-        if known.views is None:
-            del asked["views"], asked["sampling"]
-        elif views == known.views == "auto":
-            asked["views"], wanted["views"] = f"auto, {auto}", f"auto, {known.auto}"
-        others = [f"{name} {asked[name]} (calibrated: {wanted[name]})" for name in asked if asked[name] != wanted[name]]
+        asked, known = asdict(call), asdict(self.settings)
+        if call.views == self.settings.views == "auto":
+            asked["views"], known["views"] = f"auto, {call.auto}", f"auto, {self.settings.auto}"
+        names = ("views", "sampling", "precision", "execution")
+        others = [f"{name} {asked[name]} (calibrated: {known[name]})" for name in names if asked[name] != known[name]]
         return (
             "the flags pose_ambiguous and class_uncertain are not given, because their thresholds hold for other "
             f"settings than {', '.join(others)}: call the model as it was calibrated, or calibrate it again"
@@ -250,10 +224,6 @@ def _require_threshold(threshold: object, guarantee: Guarantee) -> None:
             f"threshold {threshold} has a risk of up to {guarantee.bound}, above the target {guarantee.target_risk}: "
             "a threshold that does not meet its target is None"
         )
-
-
-def _numbers(auto: AutoViews) -> tuple[float, int]:
-    return auto.mass, auto.most
 
 
 def _percent(share: float) -> str:

@@ -10,21 +10,23 @@ probable views with their masses instead of random samples, and localization at 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
-from os import PathLike
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from tokenstn.geometry import Pose, Primitive, as_primitives, warp
+from tokenstn.models.averaging import disagreement_of, flags_of
 from tokenstn.models.backbone import Backbone, resize
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.call_checks import check_call
-from tokenstn.models.call_settings import AutoViews, execution_now, precision_of
-from tokenstn.models.combination import named_uncertainties
+from tokenstn.models.call_settings import AutoViews, CallSettings, execution_now, precision_of
+from tokenstn.models.hub import Pretrained
 from tokenstn.models.localizer import Localizer
-from tokenstn.models.prediction import Prediction, answer_confidence, answer_entropy
+from tokenstn.models.looking import look_at_all, look_at_used
+from tokenstn.models.on_demand import OnDemand
+from tokenstn.models.prediction import Prediction, answer_entropy, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, most_probable_poses, random_poses
@@ -32,7 +34,7 @@ from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, famil
 DEFAULT_PRIMITIVES = ("rotation", "scale")
 
 
-class TokenSTN(nn.Module):
+class TokenSTN(nn.Module, Pretrained):
     """A classifier that estimates the pose of each image, rectifies it, and classifies the rectified views.
 
     Args:
@@ -123,7 +125,7 @@ class TokenSTN(nn.Module):
     @property
     def bare(self) -> bool:
         """Whether the call is the classifier's own answer and nothing else."""
-        return not self.primitives
+        return len(self.primitives) == 0  # "not" breaks the graph of a compiled model
 
     @property
     def preprocessing(self) -> Preprocessing | None:
@@ -169,6 +171,10 @@ class TokenSTN(nn.Module):
 
     def localize(self, images: Tensor) -> dict[str, Posterior]:
         """What the network believes about each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
+        return self.beliefs(self.heads(images))
+
+    def heads(self, images: Tensor) -> dict[str, Tensor]:
+        """The numbers that a belief is made of, ``{primitive: (B, outputs)}`` for images ``(B, C, H, W)``."""
         if self.localizer is None:
             return {}
         reader = self.encoder or self.backbone
@@ -177,7 +183,10 @@ class TokenSTN(nn.Module):
             height, width = reader.input_size
             images = renormalise(images, self.preprocessing, reader.preprocessing)
         images = resize(images, reader.reading_size(height, width, self.localization_size))
-        raw = self.localizer(reader.tokens(images))
+        return self.localizer(reader.tokens(images))
+
+    def beliefs(self, raw: dict[str, Tensor]) -> dict[str, Posterior]:
+        """The posteriors that are made of the numbers of ``heads``."""
         return {primitive.name: family(primitive, raw[primitive.name]) for primitive, family in self._families.items()}
 
     def classify(
@@ -195,23 +204,29 @@ class TokenSTN(nn.Module):
         pose = best_pose(posteriors)
         if sampling == "random":
             assert views != "auto"
-            chosen = _views(*random_poses(posteriors, views, generator))
-            probabilities, doubt, _ = self._classify_all(images, chosen)
+            chosen = weighted(*random_poses(posteriors, views, generator))
+            probabilities, doubt, _ = look_at_all(images, chosen, self._probabilities, self.multi_label)
             rectified = warp(images, pose.matrix, validate=False)
         elif views == "auto":
             chosen = _enough_views(*most_probable_poses(posteriors, self.auto.most), self.auto.mass)
-            probabilities, doubt, rectified = self._classify_used(images, chosen)
+            probabilities, doubt, rectified = look_at_used(images, chosen, self._probabilities, self.multi_label)
         else:
-            chosen = _views(*most_probable_poses(posteriors, views))
-            probabilities, doubt, rectified = self._classify_all(images, chosen)
+            chosen = weighted(*most_probable_poses(posteriors, views)) if views > 1 else only(pose)
+            probabilities, doubt, rectified = look_at_all(images, chosen, self._probabilities, self.multi_label)
         limits = self._limits(images, views, sampling)
         return self._prediction(probabilities, doubt, pose, rectified, chosen, posteriors, limits)
 
-    def save_pretrained(self, folder: str | PathLike[str]) -> None:
-        """Write ``config.json`` and ``model.safetensors``; ``tokenstn.load`` reads them back."""
-        from tokenstn.models.folder import save
-
-        save(self, folder)
+    def call_settings(
+        self,
+        views: int | str = "auto",
+        sampling: str = "probable",
+        precision: str = "float32",
+        execution: str = "torch",
+    ) -> CallSettings:
+        """What a call with these settings is, for ``Thresholds.holds_for`` and ``why_not``."""
+        if self.bare:
+            return CallSettings(None, None, precision=precision, execution=execution)
+        return CallSettings(views, self.auto if views == "auto" else None, sampling, precision, execution)
 
     def train(self, mode: bool = True) -> TokenSTN:
         """As for any module, but a classifier without a trainable parameter stays in evaluation mode."""
@@ -222,51 +237,21 @@ class TokenSTN(nn.Module):
         return self
 
     def _probabilities(self, images: Tensor) -> Tensor:
-        logits = self.backbone.logits(images).float()
-        return logits.sigmoid() if self.multi_label else logits.softmax(-1)
+        return probabilities_of(self.backbone.logits(images).float(), self.multi_label)
 
     def _limits(self, images: Tensor, views: int | Literal["auto"], sampling: str) -> Thresholds | None:
         """The thresholds, where they hold for a call."""
         limits = self.thresholds
         if limits is None or self.training:
             return None
-        precision, execution = precision_of(images), execution_now()
-        holds = limits.holds_for(
-            views=views, auto=self.auto, sampling=sampling, precision=precision, execution=execution
-        )
-        return limits if holds else None
+        call = self.call_settings(views, sampling, precision_of(images), execution_now())
+        return limits if limits.holds_for(call) else None
 
     def _classify_as_is(self, images: Tensor, limits: Thresholds | None) -> Prediction:
-        origin = torch.zeros(len(images), device=images.device)
-        pose = Pose.of(rotation=origin)
-        views = Views(pose.matrix.unsqueeze(1), torch.ones_like(origin).unsqueeze(1))
+        pose = Pose.of(rotation=torch.zeros(len(images), device=images.device))
         probabilities = self._probabilities(images)
         doubt = answer_entropy(probabilities, self.multi_label)
-        return self._prediction(probabilities, doubt, pose, images, views, {}, limits)
-
-    def _classify_all(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor, Tensor]:
-        """Over all views: mean probabilities ``(B, classes)``, mean entropy ``(B,)``; and view 0 ``(B, C, H, W)``."""
-        rectified = warp(images, views.matrices, validate=False)
-        each = self._probabilities(rectified.flatten(0, 1)).unflatten(0, views.weights.shape)
-        doubt = (views.weights * answer_entropy(each, self.multi_label)).sum(1)
-        return (views.weights.unsqueeze(-1) * each).sum(1), doubt, rectified[:, 0]
-
-    def _classify_used(self, images: Tensor, views: Views) -> tuple[Tensor, Tensor, Tensor]:
-        """The same, spending nothing on views of weight 0: the used ones are packed into batches of at most B."""
-        batch = len(images)
-        view, row = views.weights.T.nonzero(as_tuple=True)  # sorted by view: the first B are everyone's first
-        matrices, weights = views.matrices[row, view], views.weights[row, view]
-        total, first = None, None
-        for some in torch.arange(len(row), device=row.device).split(batch):
-            rectified = warp(images[row[some]], matrices[some], validate=False)
-            first = rectified if first is None else first
-            answers = self._probabilities(rectified)
-            with_doubt = torch.cat((answers, answer_entropy(answers, self.multi_label).unsqueeze(-1)), -1)
-            part = weights[some].unsqueeze(-1) * with_doubt
-            total = torch.zeros_like(part) if total is None else total
-            total = total.index_add(0, row[some], part)
-        assert total is not None and first is not None
-        return total[:, :-1], total[:, -1], first
+        return self._prediction(probabilities, doubt, pose, images, only(pose), {}, limits)
 
     def _prediction(
         self,
@@ -279,20 +264,15 @@ class TokenSTN(nn.Module):
         limits: Thresholds | None,
     ) -> Prediction:
         """``doubt (B,)``: the mean entropy of the views' own answers."""
-        entropy = {name: posterior.entropy() for name, posterior in posteriors.items()}
-        mixed = answer_entropy(probabilities, self.multi_label)
-        disagreement = (mixed - doubt).clamp_min(0.0)
-        pose_ambiguous, class_uncertain = None, None
-        if limits is not None:
-            confidence = answer_confidence(probabilities, self.multi_label)
-            uncertainties = named_uncertainties(confidence, mixed, disagreement, entropy)
-            pose_ambiguous, class_uncertain = limits.pose_ambiguous(entropy), limits.class_uncertain(uncertainties)
+        entropy = _by_name(posteriors, "entropy")
+        disagreement = disagreement_of(probabilities, doubt, self.multi_label)
+        pose_ambiguous, class_uncertain = flags_of(probabilities, disagreement, entropy, limits, self.multi_label)
         return Prediction(
             probabilities=probabilities,
             pose=pose,
             rectified=rectified,
             entropy=entropy,
-            spread={name: posterior.spread() for name, posterior in posteriors.items()},
+            spread=_by_name(posteriors, "spread"),
             views=views,
             disagreement=disagreement,
             pose_ambiguous=pose_ambiguous,
@@ -300,7 +280,21 @@ class TokenSTN(nn.Module):
         )
 
 
-def _views(pose: Pose, masses: Tensor) -> Views:
+def _by_name(posteriors: dict[str, Posterior], what: Literal["entropy", "spread"]) -> Mapping[str, Tensor]:
+    """A property of each posterior; in eager mode worked out only for those who look."""
+    ways = {name: getattr(posterior, what) for name, posterior in posteriors.items()}
+    return {name: way() for name, way in ways.items()} if torch.compiler.is_compiling() else OnDemand(ways)
+
+
+def only(pose: Pose) -> Views:
+    """One view, the pose ``(B,)`` itself."""
+    matrix = pose.matrix
+    # 1, and not a number where the pose is none: sampling there would read some pixel, and the answer look like one
+    return Views(matrix.unsqueeze(1), 1 + 0 * matrix.sum((-2, -1)).unsqueeze(1))
+
+
+def weighted(pose: Pose, masses: Tensor) -> Views:
+    """Poses ``(B, V)`` with weights in the proportions of their masses ``(B, V)``."""
     return Views(pose.matrix, masses / masses.sum(1, keepdim=True))
 
 
@@ -309,4 +303,4 @@ def _enough_views(pose: Pose, masses: Tensor, enough: float) -> Views:
     held_before = masses.cumsum(1) - masses
     kept = torch.where(held_before < enough, masses, 0.0)
     most = int((kept > 0).sum(1).amax())
-    return _views(pose[:, :most], kept[:, :most])
+    return weighted(pose[:, :most], kept[:, :most])

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Primitive, Reflection, Rotation
+from tokenstn.geometry.constants import constant
 
 CIRCLE_CELLS = 36
 INTERVAL_CELLS = 37
@@ -106,13 +107,22 @@ class Posterior(ABC):
             negative = self.cdf(self.raw.new_zeros(1))
             return torch.cat((negative, 1 - negative), -1)
         if isinstance(primitive, Rotation) and primitive.full_circle:
-            # cells centred on k · 10°; the one around ±π is what the others leave
-            half_cell = math.pi / CIRCLE_CELLS
-            edges = torch.linspace(half_cell - math.pi, math.pi - half_cell, CIRCLE_CELLS, dtype=torch.float64)
-            inside = self.cdf(edges.to(self.raw)).diff(dim=-1)
+            # the cell around ±π is what the others leave
+            inside = self.cdf(constant(_circle_edges, like=self.raw)).diff(dim=-1)
             return torch.cat((1 - inside.sum(-1, keepdim=True), inside), -1)
-        inner = self.cdf(primitive.cell_edges(INTERVAL_CELLS)[1:-1].to(self.raw))
+        inner = self.cdf(constant(_inner_edges, primitive, like=self.raw))
         return torch.cat((torch.zeros_like(inner[..., :1]), inner, torch.ones_like(inner[..., :1])), -1).diff(dim=-1)
+
+
+def _circle_edges(device: torch.device) -> Tensor:
+    """Between cells centred on k · 10°, ``(36,)``."""
+    half_cell = math.pi / CIRCLE_CELLS
+    return torch.linspace(half_cell - math.pi, math.pi - half_cell, CIRCLE_CELLS, dtype=torch.float64, device=device)
+
+
+def _inner_edges(primitive: Primitive, device: torch.device) -> Tensor:
+    """Between the cells of a primitive's range, ``(36,)``."""
+    return primitive.cell_edges(INTERVAL_CELLS)[1:-1].to(device)
 
 
 def largest(masses: Tensor, n: int, first: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Primitive, Rotation, wrap_angle
+from tokenstn.geometry.constants import constant
 from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, RandomSource, largest, random_uniform
 from tokenstn.posteriors.gaussian import wrapped_log_density
 from tokenstn.posteriors.location_scale import circular_deviation
@@ -62,7 +63,7 @@ class Circular(Posterior):
     @property
     def angles(self) -> Tensor:
         """The angles of the bins, ``(36,)``."""
-        return bin_angles().to(self.raw)
+        return constant(bin_angles, like=self.raw)
 
     @property
     def allowed(self) -> Tensor:
@@ -143,9 +144,9 @@ class Circular(Posterior):
         return top, offset
 
 
-def bin_angles() -> Tensor:
+def bin_angles(device: torch.device | None = None) -> Tensor:
     """The angles of the bins in [−π, π), bin k at k · 10°, exactly symmetric around 0; ``(36,)`` float64."""
-    k = torch.arange(BINS, dtype=torch.float64)
+    k = torch.arange(BINS, dtype=torch.float64, device=device)
     return STEP * torch.where(k < BINS // 2, k, k - BINS)
 
 

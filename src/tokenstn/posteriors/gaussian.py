@@ -7,17 +7,20 @@ the circle, u being read as an angle, and the KL is a quadrature over it. A refl
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tokenstn.geometry import Reflection, Rotation
-from tokenstn.posteriors.location_scale import LocationScale
+from tokenstn.geometry.constants import numbers
+from tokenstn.posteriors.location_scale import MIDDLES, LocationScale
 
 ALPHA = 6.0
 BETA = 4.0
-LEGENDRE = tuple(a.tolist() for a in np.polynomial.legendre.leggauss(64))  # nodes and weights on [−1, 1]
+LEGENDRE = tuple(tuple(a.tolist()) for a in np.polynomial.legendre.leggauss(64))  # nodes and weights on [−1, 1]
+NODES = tuple(map(NormalDist().inv_cdf, MIDDLES))
 WRAPS = 4  # turns each way that still add to a wrapped density; σ ≤ e^((α−β)/2) = 2.7
 
 
@@ -51,6 +54,10 @@ class Gaussian(LocationScale):
         return torch.special.ndtri(probability)
 
     @staticmethod
+    def standard_quantiles() -> tuple[float, ...]:
+        return NODES
+
+    @staticmethod
     def standard_log_density(z: Tensor) -> Tensor:
         return -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
 
@@ -71,7 +78,7 @@ def wrapped_log_density(angle: Tensor, width: Tensor) -> Tensor:
 
 def wrapped_kl(width: Tensor) -> Tensor:
     """KL[WN(μ, width²) ‖ WN(μ, 1)] for any common μ, by Gauss–Legendre quadrature where the density lives."""
-    nodes, weights = (torch.tensor(a, dtype=width.dtype, device=width.device) for a in LEGENDRE)
+    nodes, weights = (numbers(a, like=width) for a in LEGENDRE)
     reach = (10 * width.unsqueeze(-1)).clamp(max=math.pi)
     angle = reach * nodes
     log_density = wrapped_log_density(angle, width.unsqueeze(-1))

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Primitive, Reflection, Rotation, wrap_angle
+from tokenstn.geometry.constants import numbers
 from tokenstn.posteriors.base import Candidates, Posterior, RandomSource, random_uniform
 
 QUANTILES = 256  # nodes of the mean over z in the spread
+MIDDLES = tuple((k + 0.5) / QUANTILES for k in range(QUANTILES))
 
 
 class LocationScale(Posterior):
@@ -67,6 +69,11 @@ class LocationScale(Posterior):
 
     @staticmethod
     @abstractmethod
+    def standard_quantiles() -> tuple[float, ...]:
+        """z in the middle of each of ``QUANTILES`` equal shares: numbers, for ONNX has no quantiles of a Gaussian."""
+
+    @staticmethod
+    @abstractmethod
     def standard_log_density(z: Tensor) -> Tensor:
         """ln p(z)."""
 
@@ -109,8 +116,7 @@ class LocationScale(Posterior):
             chance = self.standard_cdf(self.centre / self.width)
             variance = 4 * chance * (1 - chance)
             return torch.sqrt(variance.clamp_min(torch.finfo(variance.dtype).tiny)).squeeze(-1)
-        middles = (torch.arange(QUANTILES, dtype=self.raw.dtype, device=self.raw.device) + 0.5) / QUANTILES
-        z = self.standard_quantile(middles)
+        z = numbers(self.standard_quantiles(), like=self.raw)
         values = self.primitive.squash(self.centre.unsqueeze(-1) + self.width.unsqueeze(-1) * z)
         if isinstance(self.primitive, Rotation):
             around = values - self.primitive.squash(self.centre).unsqueeze(-1)

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tokenstn.geometry import Reflection
-from tokenstn.posteriors.location_scale import LocationScale
+from tokenstn.posteriors.location_scale import MIDDLES, LocationScale
 
 A = 1.0
 PRIOR_B = 1.0
+NODES = tuple((2 * p - 1) / math.sqrt(2 * p * (1 - p)) for p in MIDDLES)
 
 
 class Student(LocationScale):
@@ -45,6 +46,10 @@ class Student(LocationScale):
     @staticmethod
     def standard_quantile(probability: Tensor) -> Tensor:
         return (2 * probability - 1) / torch.sqrt(2 * probability * (1 - probability))
+
+    @staticmethod
+    def standard_quantiles() -> tuple[float, ...]:
+        return NODES
 
     @staticmethod
     def standard_log_density(z: Tensor) -> Tensor:

@@ -1,0 +1,49 @@
+"""Small tensors that are the same in every call, made once for each device.
+
+Making them anew would copy them to the GPU each time, and such a copy waits until the GPU has nothing else to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+def constant(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
+    """``make(*arguments, device)`` in the dtype and on the device of ``like``. It is shared: never write into it.
+
+    >>> constant(torch.arange, 3, like=torch.zeros((), dtype=torch.float64))
+    tensor([0., 1., 2.], dtype=torch.float64)
+    """
+    if torch.compiler.is_compiling():  # a traced graph keeps constants of its own
+        return make(*arguments, device=like.device).to(like.dtype)
+    return _kept(make, arguments, like.dtype, like.device)
+
+
+def numbers(values: tuple[float, ...], like: Tensor) -> Tensor:
+    """A constant of given numbers, ``(n,)``."""
+    return constant(_row, values, like=like)
+
+
+def scalar(value: float, like: Tensor) -> Tensor:
+    """A constant of one number, ``()``."""
+    return constant(_single, value, like=like)
+
+
+def _row(values: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+def _single(value: float, device: torch.device) -> Tensor:
+    return torch.full((), value, dtype=torch.float64, device=device)
+
+
+@lru_cache(maxsize=256)
+def _kept(
+    make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    with torch.inference_mode(False):  # what is made in inference mode could not be trained with later
+        return make(*arguments, device=device).to(dtype)

@@ -1,0 +1,35 @@
+"""Constants: made once, and safe to train with."""
+
+import torch
+
+from tokenstn.geometry import Pose, warp
+from tokenstn.geometry.constants import constant, numbers, scalar
+
+
+def test_a_constant_is_made_once_for_each_dtype():
+    made = []
+
+    def make(count: int, device: torch.device) -> torch.Tensor:
+        made.append(count)
+        return torch.arange(count, device=device)
+
+    single, double = torch.zeros(()), torch.zeros((), dtype=torch.float64)
+    first = constant(make, 3, like=single)
+    assert constant(make, 3, like=single) is first
+    assert constant(make, 3, like=double).dtype == torch.float64 and constant(make, 4, like=single).tolist()[-1] == 3
+    assert made == [3, 3, 4]
+
+
+def test_numbers_keep_their_digits():
+    values = (0.1, 1 / 3)
+    assert numbers(values, torch.zeros((), dtype=torch.float64)).tolist() == list(values)
+    assert scalar(0.1, torch.zeros(())).item() == torch.tensor(0.1).item()
+
+
+def test_what_was_first_used_in_inference_mode_can_be_trained_with():
+    images = torch.rand(1, 1, 13, 17)  # a size that no other test has looked at
+    with torch.inference_mode():
+        warp(images, Pose.of(rotation=torch.tensor([0.3])).matrix, validate=False)
+    angle = torch.tensor([0.3], requires_grad=True)
+    warp(images, Pose.of(rotation=angle).matrix, validate=False).sum().backward()
+    assert angle.grad is not None and angle.grad.abs().item() > 0

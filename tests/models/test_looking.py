@@ -1,0 +1,67 @@
+"""Views in batches: the same answers, no more memory than one view of the same batch."""
+
+import pytest
+import torch
+
+from tokenstn.models.looking import FEW, look_at_all, look_at_used
+from tokenstn.posteriors import Views
+
+from .classifiers import PlainCNN
+
+BATCH, VIEWS = FEW + 8, 5
+
+
+class Asked:
+    """A classifier that remembers how many images it was asked about at once."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.network, self.batches = PlainCNN(channels=1, classes=3).eval(), []
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        self.batches.append(len(images))
+        return self.network(images).softmax(-1)
+
+
+@pytest.fixture(scope="module")
+def images() -> torch.Tensor:
+    return torch.randn(BATCH, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def views() -> Views:
+    generator = torch.Generator().manual_seed(1)
+    matrices = torch.eye(3) + 0.2 * torch.rand(BATCH, VIEWS, 3, 3, generator=generator)
+    matrices[..., 2, :] = torch.tensor([0.0, 0.0, 1.0])
+    weights = torch.rand(BATCH, VIEWS, generator=generator)
+    return Views(matrices, weights / weights.sum(1, keepdim=True))
+
+
+def test_without_gradients_one_view_of_the_batch_goes_through_at_a_time(images, views):
+    together, apart = Asked(), Asked()
+    expected = look_at_all(images, views, together, multi_label=False)
+    with torch.no_grad():
+        found = look_at_all(images, views, apart, multi_label=False)
+    assert together.batches == [BATCH * VIEWS] and apart.batches == [BATCH] * VIEWS
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_small_batch_is_filled_up_with_its_views(images, views):
+    asked, few = Asked(), Views(views.matrices[:4], views.weights[:4])
+    look_at_all(images[:4], few, asked, multi_label=False)
+    assert asked.batches == [4 * VIEWS]
+
+
+@torch.no_grad()
+def test_views_of_weight_zero_cost_nothing(images, views):
+    weights = views.weights.clone()
+    weights[:, 1:] = torch.where(weights[:, 1:] < 0.2, 0.0, weights[:, 1:])
+    some = Views(views.matrices, weights / weights.sum(1, keepdim=True))
+    all_of_them, used = Asked(), Asked()
+    expected = look_at_all(images, some, all_of_them, multi_label=False)
+    found = look_at_used(images, some, used, multi_label=False)
+    assert sum(used.batches) == int((weights > 0).sum()) < weights.numel() and max(used.batches) == BATCH
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
