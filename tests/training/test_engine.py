@@ -14,11 +14,13 @@ from PIL import Image
 
 from tokenstn import Preprocessing, TokenSTN
 from tokenstn.data import ImageTable, UnreadableImageError
-from tokenstn.geometry import Pose, warp
+from tokenstn.geometry import OneSidedScale, Pose, Rotation, warp
 from tokenstn.models.backbone import Backbone
+from tokenstn.training import module
 from tokenstn.training.engine import Machine, train_classifier, train_rectifier
 from tokenstn.training.module import RectifierTraining
 from tokenstn.training.order import EpochOrder
+from tokenstn.training.poses import draw_poses
 from tokenstn.training.recipes import RECIPES, Recipe, recipe
 
 from ..models.classifiers import PlainCNN
@@ -70,6 +72,24 @@ def test_a_classifier_learns_the_images_as_they_are(tmp_path):
     model = TokenSTN(PlainCNN(channels=1, classes=2), primitives=(), input_size=(28, 28), preprocessing=PREPARED)
     trained = train_classifier(model, shapes(), replace(SHORT, epochs=20, rate=1e-2), tmp_path, machine=ONE_PROCESS)
     assert trained.figures["val/upright"] > 0.8  # a coin would get half
+
+
+def test_without_a_validation_split_a_run_ends_with_its_last_epoch(tmp_path):
+    table, short = shapes(48), replace(SHORT, epochs=1)
+    alone = replace(table, splits={"train": table.split("train")})
+    trained = train_rectifier(fresh(), alone, short, tmp_path / "a", machine=ONE_PROCESS)
+    assert trained.epochs == 1 and not any(name.startswith("val/") for name in trained.figures)
+    with pytest.raises(ValueError, match="no val split to judge epochs by"):
+        train_rectifier(fresh(), alone, replace(short, patience=1), tmp_path / "b", machine=ONE_PROCESS)
+
+
+def test_a_classifier_is_shown_the_poses_of_its_augmentation(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(module, "draw_poses", lambda moves, *rest: drawn.append(moves) or draw_poses(moves, *rest))
+    model = TokenSTN(PlainCNN(channels=1, classes=2), primitives=(), input_size=(28, 28), preprocessing=PREPARED)
+    how = {"machine": ONE_PROCESS, "augmentation": ("rotation", OneSidedScale())}
+    train_classifier(model, shapes(48), replace(SHORT, epochs=1), tmp_path, **how)
+    assert set(drawn) == {(Rotation(), OneSidedScale())}
 
 
 def test_a_rectifier_learns_on_a_frozen_classifier_without_labels(tmp_path):

@@ -5,11 +5,14 @@ import json
 from dataclasses import replace
 
 import pytest
+import timm
 import torch
 from rich.console import Console
+from safetensors.torch import save_file
 
 import tokenstn
 from tokenstn import Preprocessing, TokenSTN
+from tokenstn.apps.reference import Reference
 from tokenstn.cli import main
 from tokenstn.data import ImageTable, open_images, split_table
 from tokenstn.geometry import Pose, warp
@@ -125,6 +128,9 @@ def test_images_without_a_label_among_others_are_left_out_of_what_needs_one(tmp_
         table, cnn(classes=2), out=str(tmp_path / "run"), primitives=["rotation"], shared="body", **SHORT
     )
     assert "right on" in capsys.readouterr().out
+    reference = Reference.read(tmp_path / "run" / "model")  # what a server compares its answers with
+    assert reference is not None and reference.images == len(table.split("val"))
+    assert all(abs(sum(row) - 1) < 1e-9 for row in reference.shares.values())
     counts = result.metrics["evaluation"]["flips"]["overall"]
     assert counts["base_wrong"] + counts["base_right"] == 16 * int((labels[table.split("val")] >= 0).sum())
 
@@ -259,3 +265,16 @@ def test_data_that_cannot_be_used_get_a_sentence_and_leave_nothing(tmp_path, cap
     assert named in said and "Traceback" not in said and len(said.splitlines()) <= 3
     assert "splits.py" not in said, "warnings are sentences too"
     assert not out.exists()
+
+
+def test_a_timm_name_starts_from_a_file_of_weights_at_a_chosen_size(tmp_path):
+    table = open_images("digits")
+    body = timm.create_model("vit_tiny_patch16_224", img_size=32, in_chans=1, num_classes=0)
+    save_file(body.state_dict(), tmp_path / "body.safetensors")
+    weights = str(tmp_path / "body.safetensors")
+    bare, ready = find_classifier("vit_tiny_patch16_224", table, weights=weights, input_size=32)
+    assert not ready and bare.backbone.input_size == (32, 32) and bare.preprocessing.size == (32, 32)
+    images = torch.rand(2, 1, 32, 32)
+    torch.testing.assert_close(bare.classifier.eval().forward_features(images), body.eval().forward_features(images))
+    with pytest.raises(ValueError, match="go with the timm name"):
+        find_classifier(None, table, weights=weights)

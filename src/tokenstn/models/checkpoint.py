@@ -56,10 +56,9 @@ def convert(
         The folder. Nothing is written unless every weight fits.
     """
     source = Path(checkpoint)
-    weights = _unwrap(_read(source), source)
-    blueprint = _blueprint_for(arch, weights)
+    blueprint = _blueprint_for(arch, _unwrap(_read(source), source))
     classifier = blueprint.build()
-    weights = _without_wrapper(weights, classifier.state_dict())
+    weights = read_weights(source, classifier)
     report = KeyReport.compare(classifier.state_dict(), weights)
     if not report.fits:
         raise ValueError(f"{source} does not hold the weights of {arch}: {report}. Nothing was written")
@@ -74,6 +73,19 @@ def convert(
     model.backbone.blueprint = blueprint  # it was built from this one: nothing to find out
     model.save_pretrained(target)
     return target
+
+
+def read_weights(path: Path, classifier: nn.Module) -> dict[str, Tensor]:
+    """The tensors in a checkpoint, without the prefixes of wrappers; nothing in it is run."""
+    return _without_wrapper(_unwrap(_read(path), path), classifier.state_dict())
+
+
+def head_name(model: nn.Module) -> str | None:
+    """The layer whose outputs are the classes: what timm says, or the last one."""
+    name = (getattr(model, "pretrained_cfg", None) or {}).get("classifier")
+    kinds = ((key, type(module)) for key, module in model.named_modules())
+    layers = {kind: key for key, kind in kinds if kind in (nn.Linear, nn.Conv2d)}
+    return name if isinstance(name, str) else layers.get(nn.Linear, layers.get(nn.Conv2d))
 
 
 def _read(path: Path) -> Any:
@@ -127,7 +139,7 @@ def _blueprint_for(arch: str, weights: Mapping[str, Tensor]) -> Blueprint:
     plain = Blueprint(library, name).skeleton()
     weights = _without_wrapper(dict(weights), plain.state_dict())
     arguments: dict[str, Any] = {}
-    head = weights.get(f"{_head_name(plain)}.weight")
+    head = weights.get(f"{head_name(plain)}.weight")
     if head is not None and head.ndim > 1:
         arguments["num_classes"] = head.shape[0]
     first = next((key for key, module in plain.named_modules() if isinstance(module, nn.Conv2d)), None)
@@ -153,11 +165,3 @@ def _image_side(plain: Any, weights: Mapping[str, Tensor]) -> int | None:
         return None
     patches = given.shape[1] - (wanted.shape[1] - usual)  # without class and register tokens
     return round(patches**0.5) * patch if patches > 0 else None
-
-
-def _head_name(model: nn.Module) -> str | None:
-    """The layer whose outputs are the classes: what timm says, or the last one."""
-    name = (getattr(model, "pretrained_cfg", None) or {}).get("classifier")
-    kinds = ((key, type(module)) for key, module in model.named_modules())
-    layers = {kind: key for key, kind in kinds if kind in (nn.Linear, nn.Conv2d)}
-    return name if isinstance(name, str) else layers.get(nn.Linear, layers.get(nn.Conv2d))

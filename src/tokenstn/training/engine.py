@@ -25,7 +25,8 @@ from tokenstn.baselines import Rival
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.collapse import PrimitiveHealth
 from tokenstn.geometry import Primitive, as_primitives
-from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.models import TokenSTN
+from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
 from tokenstn.training.loading import OnBad, load
 from tokenstn.training.module import ClassifierTraining, RectifierTraining
@@ -82,12 +83,13 @@ def train_classifier(
     recipe: Recipe,
     out: Path,
     *,
+    augmentation: Iterable[str | Primitive] | None = None,
     seed: int = 0,
     machine: Machine = Machine(),
     resume: bool = False,
 ) -> Trained:
-    """Train the classifier of a bare model on the images as they are."""
-    module = classifier_training(model, table, recipe, seed)
+    """Train the classifier of a bare model on the images as they are, or moved by ``augmentation``."""
+    module = classifier_training(model, table, recipe, seed, augmentation)
     return _fit(module, table, out, machine, resume, best="val/upright", mode="max", callbacks=[])
 
 
@@ -106,7 +108,7 @@ def train_rectifier(
     """Train the rectifier of a model; its classifier is frozen as the recipe says."""
     freeze = freeze_all if recipe.classifier == "frozen" else freeze_first_half
     frozen = freeze(model.classifier)
-    module = RectifierTraining(model, recipe, _preprocessing_of(model), seed, upright, labelled)
+    module = RectifierTraining(model, recipe, preprocessing_of(model), seed, upright, labelled)
     monitor = CollapseMonitor()
     trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[monitor])
     model.eval()
@@ -131,15 +133,22 @@ def train_rival(
     """
     frozen = (freeze_all if recipe.classifier == "frozen" else freeze_first_half)(model.classifier)
     moves = as_primitives(augmentation)
-    module = RivalTraining(model, recipe, _preprocessing_of(model), seed, moves, upright)
+    module = RivalTraining(model, recipe, preprocessing_of(model), seed, moves, upright)
     trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[])
     model.eval()
     return replace(trained, frozen=frozen)
 
 
-def classifier_training(model: TokenSTN, table: ImageTable, recipe: Recipe, seed: int = 0) -> ClassifierTraining:
+def classifier_training(
+    model: TokenSTN,
+    table: ImageTable,
+    recipe: Recipe,
+    seed: int = 0,
+    augmentation: Iterable[str | Primitive] | None = None,
+) -> ClassifierTraining:
     """The Lightning module that trains the classifier of a bare model."""
-    return ClassifierTraining(model.classifier, recipe, _preprocessing_of(model), seed, table.multi_label)
+    moves = None if augmentation is None else as_primitives(augmentation)
+    return ClassifierTraining(model.classifier, recipe, preprocessing_of(model), seed, table.multi_label, moves)
 
 
 def _fit(
@@ -157,11 +166,18 @@ def _fit(
     if resume and not last.is_file():
         raise FileNotFoundError(f"{out} has no checkpoint to go on from; start it without resume")
     lightning.seed_everything(module.seed, verbose=False)
+    judged = "val" in table.splits
+    if recipe.patience is not None and not judged:
+        raise ValueError(f"{table.name} has no val split to judge epochs by: leave patience out, or split the table")
     training, validation = (
         load(table, split, module.preprocessing, recipe.batch_size, module.seed, machine.workers, machine.on_bad)
+        if split in table.splits or split == "train"
+        else None
         for split in ("train", "val")
     )
-    kept = ModelCheckpoint(checkpoints, "best", monitor=best, mode=mode, save_last=True, enable_version_counter=False)
+    kept = ModelCheckpoint(
+        checkpoints, "best", monitor=best if judged else None, mode=mode, save_last=True, enable_version_counter=False
+    )
     callbacks = [*callbacks, kept]
     if recipe.patience is not None:
         callbacks.append(EarlyStopping(best, patience=recipe.patience, mode=mode))
@@ -245,15 +261,8 @@ def _without_chatter() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)  # Lightning's own, under a newer torch
         warnings.filterwarnings("ignore", ".*training_step` returned `None`.*")  # no image of a batch could be read
         warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # going on in the same folder is meant
+        warnings.filterwarnings("ignore", ".*have no `val_dataloader`.*")  # a table may have no val split
         try:
             yield
         finally:
             logger.setLevel(level)
-
-
-def _preprocessing_of(model: TokenSTN | Rival) -> Preprocessing:
-    if model.preprocessing is None:
-        raise ValueError(
-            "the model does not say how its images are prepared: give it preprocessing=Preprocessing(size, mean, std)"
-        )
-    return model.preprocessing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import lightning
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from tokenstn.data import to_float
-from tokenstn.geometry import Pose, Rotation, Scale, warp
+from tokenstn.geometry import Pose, Primitive, Reflection, Rotation, Scale, warp
 from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.models.checkpoint import head_name
 from tokenstn.posteriors import Posterior
 from tokenstn.training.alignment import absolute_alignment, relative_alignment, variance_preserving
 from tokenstn.training.corners import vary_corners
@@ -71,10 +72,13 @@ class Training(lightning.LightningModule):
         pose = Pose(*(getattr(pose, field.name).to(images.device) for field in fields(pose)))
         return warp(images, pose.matrix, inverse=True, validate=False), pose
 
+    def trained_groups(self) -> list[dict[str, Any]]:
+        """The parameters that are trained, in groups with a learning rate of their own where it differs."""
+        return [{"params": [parameter for parameter in self.parameters() if parameter.requires_grad]}]
+
     def configure_optimizers(self) -> Any:
         recipe, steps = self.recipe, int(self.trainer.estimated_stepping_batches)
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=recipe.rate, weight_decay=recipe.weight_decay)
+        optimizer = torch.optim.AdamW(self.trained_groups(), lr=recipe.rate, weight_decay=recipe.weight_decay)
         warmup = max(1, round(recipe.warmup * steps))
 
         def factor(step: int) -> float:
@@ -87,13 +91,35 @@ class Training(lightning.LightningModule):
 
 
 class ClassifierTraining(Training):
-    """Train a classifier on the images as they are, give or take a slight turn and zoom."""
+    """Train a classifier on the images as they are, give or take a slight turn and zoom.
+
+    Args:
+        augmentation: how training images are moved instead; the paper's "Augmented" is trained like this.
+    """
 
     def __init__(
-        self, classifier: nn.Module, recipe: Recipe, preprocessing: Preprocessing, seed: int, multi_label: bool = False
+        self,
+        classifier: nn.Module,
+        recipe: Recipe,
+        preprocessing: Preprocessing,
+        seed: int,
+        multi_label: bool = False,
+        augmentation: tuple[Primitive, ...] | None = None,
     ) -> None:
         super().__init__(recipe, preprocessing, seed)
         self.model = TokenSTN(classifier, primitives=(), multi_label=multi_label)
+        moves = JITTER if augmentation is None else augmentation
+        self.moves = (*moves, Reflection()) if recipe.mirror else moves
+
+    def trained_groups(self) -> list[dict[str, Any]]:
+        """The head apart, where the recipe has a rate for it."""
+        name = None if self.recipe.head_rate is None else head_name(self.model.classifier)
+        if name is None:
+            return super().trained_groups()
+        head = list(self.model.classifier.get_submodule(name).parameters())
+        known = {id(parameter) for parameter in head}
+        body = [parameter for parameter in self.parameters() if parameter.requires_grad and id(parameter) not in known]
+        return [{"params": body}, {"params": head, "lr": self.recipe.head_rate}]
 
     def training_step(self, batch: Batch, number: int) -> Tensor | None:
         images = self.images(batch)
@@ -106,7 +132,10 @@ class ClassifierTraining(Training):
     def loss(self, images: Tensor, batch: Batch) -> Tensor:
         """Of the labelled images ``(B, C, h, w)``, turned and zoomed slightly; a scalar."""
         known = labelled_rows(batch["label"])
-        slightly = draw_poses(JITTER, self.seed, self.current_epoch, batch["index"][known.cpu()])
+        slightly = draw_poses(self.moves, self.seed, self.current_epoch, batch["index"][known.cpu()])
+        # a reflection alone is upside down: half a turn makes it left-right
+        half_turn = torch.where(slightly.reflection < 0, math.pi, 0.0)
+        slightly = replace(slightly, rotation=slightly.rotation + half_turn)
         images, _ = self.at_pose(images[known], slightly)
         labels, model = batch["label"][known], self.model
         return classification_loss(model(images).probabilities, labels, model.multi_label, self.recipe.label_smoothing)

@@ -16,7 +16,8 @@ class Recipe:
     the averaged probabilities; it needs labels, and is left out without them. kl: weight of the KL of every posterior.
     variance: weight of the term against collapse. views, sampling: what the classification loss looks at. classifier:
     which of its parameters are trained with the rectifier. apply_poses: move the images; vary_corners: with
-    other paddings as well. rate: peak learning rate; warmup: share of the steps.
+    other paddings as well. rate: peak learning rate; warmup: share of the steps. For a classifier that is trained
+    alone, head_rate: of its last layer, None = the same; mirror: show it mirrored images too.
     patience: stop after as many epochs without a better validation figure, and keep the best epoch; None = never.
     """
 
@@ -34,6 +35,8 @@ class Recipe:
     epochs: int = 60
     batch_size: int = 128
     rate: float = 1e-3
+    head_rate: float | None = None
+    mirror: bool = False
     weight_decay: float = 0.01
     warmup: float = 0.1
     clip: float = 1.0
@@ -46,6 +49,8 @@ class Recipe:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience={self.patience}: at least 1 epoch, or none at all")
+        if self.head_rate is not None and self.head_rate <= 0:
+            raise ValueError(f"head_rate={self.head_rate}: above 0, or none for the rate of the other layers")
         if self.rate <= 0 or self.clip <= 0 or not 0 <= self.warmup < 1:
             raise ValueError(f"rate={self.rate} and clip={self.clip} are above 0, warmup={self.warmup} in [0, 1)")
         if not (self.alignment or self.classification):
@@ -55,6 +60,8 @@ class Recipe:
 DEFAULT = Recipe()
 # a classifier that is trained first, on the images as they are
 CLASSIFIER = replace(DEFAULT, alignment=0.0, classification=1.0, epochs=40, batch_size=64, rate=2e-3, weight_decay=0.05)
+# the same for one that starts from weights learned elsewhere: gently, but for its new head
+FINE_TUNED = replace(CLASSIFIER, rate=5e-5, head_rate=1e-3)
 
 _PAPER = Recipe(
     alignment=0.0,

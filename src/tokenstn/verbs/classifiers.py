@@ -6,27 +6,36 @@ from pathlib import Path
 from typing import Any
 
 import timm
-import torch
 from torch import nn
 
 import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
-from tokenstn.verbs.models import without_rectifier
+from tokenstn.models.pretrained import from_weights
+from tokenstn.training.small_vit import small_vit
 from tokenstn.verbs.sources import ClassifierSource
 
-SMALL_IMAGE = 64  # pixels along the shorter side
-PATCHES = 4  # along each side, of the small ViT
 OWN_SIZE = (224, 224)
 
 
 def find_classifier(
-    classifier: ClassifierSource | None, table: ImageTable, pretrained: bool = True
+    classifier: ClassifierSource | None,
+    table: ImageTable,
+    pretrained: bool = True,
+    weights: str | None = None,
+    input_size: int | None = None,
 ) -> tuple[TokenSTN, bool]:
-    """A bare model for the images of a table, and whether it is ready as it is or has to be trained on them first."""
+    """A bare model for the images of a table, and whether it is ready as it is or has to be trained on them first.
+
+    ``weights`` and ``input_size`` go with a timm name: a file instead of what would be fetched, and the image side.
+    """
+    named = isinstance(classifier, str) and timm.is_model(classifier) and not Path(classifier).is_dir()
+    if not named and (weights is not None or input_size is not None):
+        raise ValueError("--weights and --input_size go with the timm name of a classifier, --classifier")
     if classifier is None:
-        return _small_vit(table), False
+        return small_vit(table), False
     if isinstance(classifier, nn.Module):
         return _from_module(classifier, table), True
     if Path(classifier).is_dir():
@@ -38,36 +47,20 @@ def find_classifier(
             f"--classifier {classifier}: neither a model folder nor a timm name; timm.list_models() names them"
         )
     if not table.classes:  # nothing to train it with: the classes are those of its weights
+        if weights is not None:
+            raise ValueError(
+                f"{table.name} has no labels to train a new head with: tokenstn convert {weights} --arch {classifier} "
+                "makes a model folder of a classifier that is trained already"
+            )
         return TokenSTN(timm.create_model(classifier, pretrained=pretrained), primitives=()), True
-    network = timm.create_model(classifier, pretrained=pretrained, num_classes=len(table.classes))
-    return TokenSTN(network, primitives=(), classes=table.classes, multi_label=table.multi_label), False
-
-
-def _small_vit(table: ImageTable) -> TokenSTN:
-    """A ViT of 0.5 M parameters for images held in memory, with their own mean and spread."""
-    if not table.classes:
-        raise ValueError(f"{table.name} has no labels to train a classifier with: name a trained one with --classifier")
-    if not isinstance(table.items, torch.Tensor) or min(table.items.shape[-2:]) > SMALL_IMAGE:
-        raise ValueError(
-            f"{table.name}: name a classifier for such images, --classifier with a model folder or timm name"
+    if weights is not None:
+        network = from_weights(classifier, weights, len(table.classes), input_size, table.channels)
+    else:
+        sized: dict[str, Any] = {} if input_size is None else {"img_size": input_size}
+        network = timm.create_model(
+            classifier, pretrained=pretrained, num_classes=len(table.classes), in_chans=table.channels, **sized
         )
-    side = PATCHES * (min(table.items.shape[-2:]) // PATCHES)
-    pixels = table.items[table.split("train")].float() / 255
-    settings: dict[str, Any] = {
-        "embed_dim": 96, "depth": 4, "num_heads": 4, "img_size": side, "patch_size": side // PATCHES,
-    }  # fmt: skip
-    network = timm.create_model(
-        "vit_tiny_patch16_224", in_chans=table.channels, num_classes=len(table.classes), **settings
-    )
-    for module in network.modules():  # on few images this learns much faster than timm's own start
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            nn.init.xavier_uniform_(module.weight.flatten(1))
-    prepared = Preprocessing(
-        size=(side, side), mean=tuple(pixels.mean((0, 2, 3)).tolist()), std=tuple(pixels.std((0, 2, 3)).tolist())
-    )
-    return TokenSTN(
-        network, primitives=(), classes=table.classes, multi_label=table.multi_label, preprocessing=prepared
-    )
+    return TokenSTN(network, primitives=(), classes=table.classes, multi_label=table.multi_label), False
 
 
 def _own(name: str, table: ImageTable) -> TokenSTN:

@@ -27,6 +27,8 @@ def train(
     upright: Literal["auto", "yes", "no"] = "auto",
     labels: bool = True,
     pretrained: bool = True,
+    weights: str | None = None,
+    input_size: int | None = None,
     shared: int | str = 2,
     localization_size: int | None = None,
     epochs: int | None = None,
@@ -35,6 +37,7 @@ def train(
     patience: int | None = None,
     classifier_epochs: int = 40,
     classifier_rate: float | None = None,
+    mirror: bool = False,
     seed: int = 0,
     on_bad: Literal["raise", "skip"] = "raise",
     accelerator: str = "auto",
@@ -63,6 +66,8 @@ def train(
         upright: whether the objects in the images stand upright; auto asks the classifier.
         labels: use the labels of the images where the recipe can; without them only the classifier must be trained.
         pretrained: fetch the weights of a timm name.
+        weights: a file with the weights of that name, instead of fetching them; its head is replaced by a new one.
+        input_size: side of the images for that name, where it can be chosen.
         shared: how many layers the localizer shares with the classifier, or the name of one.
         localization_size: shorter side at which the localizer reads; half the input when left out, all of it for images
             of up to 64 pixels.
@@ -71,7 +76,9 @@ def train(
         rate: peak learning rate of the rectifier; the recipe's when left out.
         patience: stop after so many epochs without a better validation loss, and keep the best one.
         classifier_epochs: of the classifier, where it is trained first.
-        classifier_rate: peak learning rate of the classifier; 0.002 for the small ViT, 0.0001 for a timm name.
+        classifier_rate: peak learning rate of the classifier; 0.002 for the small ViT, 0.00005 for a timm name, whose
+            new head learns twenty times as fast.
+        mirror: also show the classifier mirrored images, where left and right carry no meaning.
         seed: of everything that is drawn.
         on_bad: raise an error for an image that cannot be read, or skip and count it.
         accelerator: cpu, gpu or auto, as Lightning takes it.
@@ -92,8 +99,9 @@ def train(
 
     from tokenstn.data import open_images, split_table
     from tokenstn.evaluation.thresholds import fit_thresholds
+    from tokenstn.models.card import write_card
     from tokenstn.training.engine import Machine, train_classifier, train_rectifier
-    from tokenstn.training.recipes import CLASSIFIER
+    from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED
     from tokenstn.training.recipes import recipe as recipe_named
     from tokenstn.verbs import run_folder
     from tokenstn.verbs import train_steps as steps
@@ -105,12 +113,15 @@ def train(
     start = time.monotonic()
     changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate, "patience": patience}
     settings = replace(recipe_named(recipe), **{name: value for name, value in changes.items() if value is not None})
-    fine_tuned = CLASSIFIER.rate if classifier is None else 1e-4
+    first = CLASSIFIER if classifier is None else FINE_TUNED
+    faster = 1.0 if classifier_rate is None else classifier_rate / first.rate
     first = replace(
-        CLASSIFIER,
+        first,
         epochs=classifier_epochs,
-        rate=fine_tuned if classifier_rate is None else classifier_rate,
-        batch_size=CLASSIFIER.batch_size if batch_size is None else batch_size,
+        rate=faster * first.rate,
+        head_rate=None if first.head_rate is None else faster * first.head_rate,
+        batch_size=first.batch_size if batch_size is None else batch_size,
+        mirror=mirror,
     )
     machine = Machine(
         accelerator, devices, num_nodes, strategy, precision, accumulate, compile, logger, workers, on_bad, progress
@@ -119,7 +130,7 @@ def train(
     run_folder.require_free(folder, arguments, resume)
     torch.manual_seed(seed)
     table = split_table(open_images(images), seed=seed)
-    bare, ready = find_classifier(classifier, table, pretrained)
+    bare, ready = find_classifier(classifier, table, pretrained, weights, input_size)
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size)
     labelled = labels and bool(table.classes)
     console = steps.console()
@@ -145,10 +156,13 @@ def train(
         say(console, "flags", sentence)
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
     if harms:
-        kept = f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one"
-        warn(console, [f"{harms}: {kept}"])
+        where = f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one"
+        warn(console, [f"{harms}: {where}"])
         model.save_pretrained(folder / "rectified")
-    (bare if harms else model).save_pretrained(folder / "model")
+    kept = bare.to(device) if harms else model
+    kept.save_pretrained(folder / "model")
+    steps.write_reference(kept, table, folder / "model", seed)
     metrics = run_folder.finish(folder, trained, found, model.poses, bool(harms), time.monotonic() - start)
+    write_card(kept, folder / "model", metrics=metrics)
     say(console, "done", f"{folder}: model/, report.html, metrics.json   {metrics['seconds']:.0f} s")
     return TrainResult(folder, metrics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -13,7 +12,6 @@ from tokenstn.data import ImageTable, to_float
 from tokenstn.evaluation.evaluate import Examination, evaluate
 from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit
-from tokenstn.geometry import Group, Primitive, reflection_group, rotation_group, scale_group
 from tokenstn.models import TokenSTN
 from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
@@ -23,8 +21,9 @@ from tokenstn.training.module import RectifierTraining, labelled_rows, share_rig
 from tokenstn.training.orientation import orientation_predicts_label
 from tokenstn.training.recipes import Recipe
 from tokenstn.training.sheet import write_contact_sheet
+from tokenstn.training.small_vit import SMALL_IMAGE
 from tokenstn.training.upright import is_upright
-from tokenstn.verbs.classifiers import SMALL_IMAGE
+from tokenstn.verbs.evaluation_steps import group_for
 from tokenstn.verbs.run_folder import is_main_process
 from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say, warn
 
@@ -127,6 +126,14 @@ def checks_before(
     return stands
 
 
+def write_reference(model: TokenSTN, table: ImageTable, folder: Path, seed: int) -> None:
+    """Write how the answers on validation images are distributed: a server compares its own answers with that."""
+    from tokenstn.apps.reference import measure
+
+    rows = stratified_limit(table, "val", EVALUATED, seed)
+    measure(model, table.subset(rows), None, source=f"{table.name}, val").write(folder)
+
+
 def say_what_happened(out: Console, trained: Trained) -> None:
     """What was frozen, what could not be read, and whether a primitive has collapsed."""
     say(out, "classifier", str(trained.frozen))
@@ -148,7 +155,7 @@ def evaluate_run(model: TokenSTN, table: ImageTable, command: str, machine: Mach
         model,
         table,
         "val",
-        group=_group_for(model.primitives),
+        group=group_for(model.primitives),
         poses=model.poses,
         limit=EVALUATED,
         workers=machine.workers,
@@ -210,11 +217,3 @@ def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Ten
     labels = batch["label"].to(device)
     known = labelled_rows(labels)
     return (images[known], labels[known]) if bool(known.any()) else (images, labels)
-
-
-def _group_for(primitives: Iterable[Primitive]) -> Group:
-    """What a run is judged by: rotations, unless the rectifier does not correct those."""
-    names = [primitive.name for primitive in primitives]
-    if "rotation" in names or not {"scale", "reflection"} & set(names):
-        return rotation_group(16)
-    return scale_group(8) if "scale" in names else reflection_group()

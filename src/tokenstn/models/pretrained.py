@@ -1,0 +1,47 @@
+"""A timm classifier for new classes that starts from weights in a file; nothing in the file is run."""
+
+from __future__ import annotations
+
+import sys
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import timm
+from torch import nn
+
+from tokenstn.models.checkpoint import head_name, read_weights
+from tokenstn.models.keys import KeyReport
+
+
+def from_weights(
+    name: str,
+    weights: str | PathLike[str],
+    classes: int,
+    input_size: int | None = None,
+    channels: int = 3,
+    **arguments: Any,
+) -> nn.Module:
+    """A timm model whose body comes from a file and whose head is new; a head of as many classes is kept.
+
+    Args:
+        weights: a ``.safetensors`` or ``.pth`` file with the weights of ``name``, with or without a head.
+        input_size: side of the images; positions are resampled to it, as timm does. None = the model's own.
+        arguments: further ones of the model's builder, such as ``drop_path_rate``.
+    """
+    sized: dict[str, Any] = {} if input_size is None else {"img_size": input_size}
+    network: Any = timm.create_model(name, num_classes=classes, in_chans=channels, **sized, **arguments)
+    given = read_weights(Path(weights), network)
+    # each family of timm has its own, for positions and renamed keys
+    adapt = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    given = given if adapt is None else adapt(given, network)
+    head = f"{head_name(network)}."
+    own = network.state_dict()
+    if any(key.startswith(head) and (key not in given or given[key].shape != own[key].shape) for key in own):
+        given = {key: value for key, value in given.items() if not key.startswith(head)}
+        given |= {key: value for key, value in own.items() if key.startswith(head)}
+    report = KeyReport.compare(own, given)
+    if not report.fits:
+        raise ValueError(f"{weights} does not hold the weights of {name}: {report}")
+    network.load_state_dict(given)
+    return network
