@@ -38,6 +38,16 @@ def test_eu_moths_have_four_folds_of_which_one_is_the_test(tmp_path):
     assert table.classes == ("abrostola", "zygaena") and table.labels.tolist() == [0] * 4 + [1] * 4
     assert table.split("test").tolist() == [0, 4] and table.split("train").tolist() == [1, 2, 3, 5, 6, 7]
     assert table.read(0).shape == (3, 10, 12)
+
+
+def test_a_fold_can_be_kept_for_choosing(tmp_path):
+    table = open_images(eu_moths(tmp_path), val_fold=1)
+    assert {name: rows.tolist() for name, rows in table.splits.items()} == {
+        "train": [2, 3, 6, 7], "val": [1, 5], "test": [0, 4],
+    }  # fmt: skip
+    for wrong in (0, 7):
+        with pytest.raises(ValueError, match=rf"val_fold is one of them beside test_fold=0.*got {wrong}"):
+            open_images(tmp_path, val_fold=wrong)
     assert open_images(tmp_path, test_fold=2).split("test").tolist() == [2, 6]
     with pytest.raises(ValueError, match=r"folds \[0, 1, 2, 3\]"):
         open_images(tmp_path, test_fold=4)

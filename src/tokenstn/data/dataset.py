@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, default_collate
 from tokenstn.data.fit import Interpolation, Resize, Size, fit
 from tokenstn.data.images import UnreadableImageError, require_channels
 from tokenstn.data.table import ImageTable
+from tokenstn.geometry.constants import numbers
 
 Sample = dict[str, Any]
 
@@ -137,8 +138,9 @@ def to_float(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Ten
         raise ValueError(f"images to normalise are uint8 (B, C, H, W), got {images.dtype} {tuple(images.shape)}")
     if not len(mean) == len(std) == images.shape[1]:
         raise ValueError(f"{images.shape[1]} channels need as many means and stds, got {len(mean)} and {len(std)}")
-    mean_of, std_of = (torch.tensor(v, device=images.device, dtype=torch.float32)[:, None, None] for v in (mean, std))
-    return (images.float() / 255 - mean_of) / std_of
+    pixels = images.float()
+    mean_of, std_of = (numbers(tuple(values), like=pixels)[:, None, None] for values in (mean, std))
+    return (pixels / 255 - mean_of) / std_of
 
 
 def _sample(image: Tensor, label: Tensor, row: int, photo_size: Size) -> Sample:

@@ -32,16 +32,21 @@ def read_image(source: str | Path | bytes, channels: int = 3) -> Tensor:
         UnreadableImageError: missing, empty, truncated, corrupt, no image, or above ``PIXEL_LIMIT`` pixels.
     """
     require_channels(channels)
-    name = f"an image of {len(source)} bytes" if isinstance(source, bytes) else str(source)
+    if isinstance(source, bytes):
+        return decode(source, f"an image of {len(source)} bytes", channels)
+    return decode(read_file(Path(source)), str(source), channels)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of an image file, or a reason why there are none."""
     try:
-        content = source if isinstance(source, bytes) else Path(source).read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
-        raise UnreadableImageError(name, "there is no such file") from None
+        raise UnreadableImageError(str(path), "there is no such file") from None
     except IsADirectoryError:
-        raise UnreadableImageError(name, "this is a folder, not an image") from None
+        raise UnreadableImageError(str(path), "this is a folder, not an image") from None
     except OSError as error:
-        raise UnreadableImageError(name, f"it cannot be opened ({error.strerror or error})") from error
-    return decode(content, name, channels)
+        raise UnreadableImageError(str(path), f"it cannot be opened ({error.strerror or error})") from error
 
 
 def decode(content: bytes, name: str, channels: int) -> Tensor:

@@ -27,13 +27,16 @@ class ZipMember:
     def __str__(self) -> str:
         return f"{self.archive}/{self.name}"
 
-    def read(self, channels: int) -> Tensor:
-        """The image, ``(channels, H, W)`` uint8."""
+    def content(self) -> bytes:
+        """The bytes of the file."""
         try:
-            content = _archive(self.archive, os.getpid()).read(self.name)
+            return _archive(self.archive, os.getpid()).read(self.name)
         except (OSError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise UnreadableImageError(str(self), f"it cannot be read from the archive ({error})") from error
-        return decode(content, str(self), channels)
+
+    def read(self, channels: int) -> Tensor:
+        """The image, ``(channels, H, W)`` uint8."""
+        return decode(self.content(), str(self), channels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ def is_moths(folder: Path) -> bool:
     return lists and (folder / "labels.txt").is_file() and (folder / "tr_ID.txt").is_file()
 
 
-def read_moths(source: str | Path, test_fold: int = 0) -> ImageTable:
+def read_moths(source: str | Path, test_fold: int = 0, val_fold: int | None = None) -> ImageTable:
     """A moth data set with its train and test splits.
 
     Args:
@@ -30,14 +30,15 @@ def read_moths(source: str | Path, test_fold: int = 0) -> ImageTable:
             file of images with ``meta.json`` = a list of [file, label, fold].
         test_fold: the images with this number in ``tr_ID.txt`` are the test split, all others train. 0 is the official
             choice: one of EU's four folds, all of Ecuador's test images.
+        val_fold: the images with this number are the val split; None = there is none yet.
     """
     source = Path(source)
     if source.is_dir():
-        return _read_folder(source, test_fold)
-    return _read_zip(source, test_fold)
+        return _read_folder(source, test_fold, val_fold)
+    return _read_zip(source, test_fold, val_fold)
 
 
-def _read_folder(folder: Path, test_fold: int) -> ImageTable:
+def _read_folder(folder: Path, test_fold: int, val_fold: int | None) -> ImageTable:
     if not is_moths(folder):
         raise ValueError(f"{folder} has not images.txt or imagelist.txt, labels.txt and tr_ID.txt: not a moth data set")
     numbered = (folder / "images.txt").is_file()
@@ -56,10 +57,10 @@ def _read_folder(folder: Path, test_fold: int) -> ImageTable:
         species = _lines(folder / "class_names.txt")
         names = [_nth(species, label, folder) for label in names]
     folds = [_whole(value, folder / "tr_ID.txt") for value in columns["tr_ID.txt"]]
-    return _table(folder.resolve().name, items, names, folds, test_fold)
+    return _table(folder.resolve().name, items, names, folds, test_fold, val_fold)
 
 
-def _read_zip(archive: Path, test_fold: int) -> ImageTable:
+def _read_zip(archive: Path, test_fold: int, val_fold: int | None) -> ImageTable:
     if not archive.is_file():
         raise ValueError(f"there is no file {archive}")
     try:
@@ -81,16 +82,27 @@ def _read_zip(archive: Path, test_fold: int) -> ImageTable:
             f"{archive} lists {absent[0]!r} and {len(absent) - 1} others in meta.json but does not hold them"
         )
     items = [ZipMember(archive, name) for name, _, _ in rows]
-    return _table(archive.stem, items, [str(label) for _, label, _ in rows], [fold for _, _, fold in rows], test_fold)
+    names, folds = [str(label) for _, label, _ in rows], [fold for _, _, fold in rows]
+    return _table(archive.stem, items, names, folds, test_fold, val_fold)
 
 
-def _table(name: str, items: Sequence[Item], names: list[str], folds: list[int], test_fold: int) -> ImageTable:
+def _table(
+    name: str, items: Sequence[Item], names: list[str], folds: list[int], test_fold: int, val_fold: int | None
+) -> ImageTable:
     present = sorted(set(folds))
     if test_fold not in present or len(present) < 2:
         raise ValueError(f"{name} has the folds {present}; test_fold is one of several, got {test_fold}")
+    if val_fold is not None and (val_fold not in present or val_fold == test_fold or len(present) < 3):
+        raise ValueError(
+            f"{name} has the folds {present}; val_fold is one of them beside test_fold={test_fold}, with another left "
+            f"for training, got {val_fold}"
+        )
     labels, classes = encode(names, None, name)
-    test = torch.tensor(folds) == test_fold
-    splits: dict[str, Tensor] = {"train": (~test).nonzero().flatten(), "test": test.nonzero().flatten()}
+    homes = {test_fold: "test", val_fold: "val"}
+    kept: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    for row, fold in enumerate(folds):
+        kept[homes.get(fold, "train")].append(row)
+    splits: dict[str, Tensor] = {split: torch.tensor(rows) for split, rows in kept.items() if rows}
     return ImageTable(name, items, labels, classes, splits)
 
 

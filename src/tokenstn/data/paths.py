@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import torch
@@ -44,7 +44,13 @@ def images_in(folder: Path) -> list[Path]:
 
 def images_below(folder: Path) -> list[Path]:
     """The image files in a folder and its subfolders, in natural order; links are followed, loops are not."""
-    found, seen = [], set()
+    found = [Path(name) for name in walk_images(folder)]
+    return sorted(found, key=lambda path: natural_key(path.relative_to(folder).as_posix()))
+
+
+def walk_images(folder: Path) -> Iterator[str]:
+    """The same files as they come, as text: for folders with more of them than one wants to hold as objects."""
+    seen = set()
     for where, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(where)
         if real in seen:
@@ -52,8 +58,7 @@ def images_below(folder: Path) -> list[Path]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "__"))]
-        found += [path for name in names if is_image(path := Path(where, name))]
-    return sorted(found, key=lambda path: natural_key(path.relative_to(folder).as_posix()))
+        yield from (os.path.join(where, name) for name in names if is_image(Path(name)))
 
 
 def inside(folder: Path, relative: str, listed_in: Path) -> Path:

@@ -1,0 +1,1 @@
+"""Models at work: folders of images predicted and rectified, and models exported."""

@@ -1,0 +1,29 @@
+"""Where a job runs: one process for each device of each machine, started by Lightning."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.strategies.ddp import DDPStrategy
+
+PRECISIONS = {"32-true": "float32", "bf16-mixed": "bfloat16", "16-mixed": "float16"}
+
+
+def fleet(
+    accelerator: str = "auto", devices: int | str = "auto", num_nodes: int = 1, precision: str = "32-true"
+) -> Fabric:
+    """Lightning's view of the devices, not launched yet. Processes only agree on who does what, and wait at the end."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"--precision {precision}: one of {', '.join(PRECISIONS)}")
+    if accelerator not in ("auto", "cpu", "gpu", "cuda", "mps"):
+        raise ValueError(f"--accelerator {accelerator}: cpu, gpu or auto")
+    if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
+        raise ValueError(f"--accelerator {accelerator}: torch sees no GPU here; use cpu or auto")
+    settings = {"accelerator": accelerator, "devices": devices, "num_nodes": num_nodes, "precision": precision}
+    fabric = Fabric(**settings)  # pyright: ignore[reportArgumentType]
+    if type(fabric.strategy) is DDPStrategy and fabric.world_size > 1:
+        # those who are done wait for the others, however long these take
+        fabric = Fabric(**settings, strategy=DDPStrategy(timeout=timedelta(days=30)))  # pyright: ignore[reportArgumentType]
+    return fabric

@@ -1,0 +1,29 @@
+"""Whether two models are the same, without keeping either."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+from tokenstn.models import TokenSTN
+
+# what a model's answers depend on besides its weights
+SETTINGS = ("primitives", "posterior", "multi_label", "auto", "poses", "preprocessing", "classes", "thresholds")
+
+
+def fingerprint(model: TokenSTN, place: Path | None = None) -> str:
+    """SHA-256 of a model: of its files where it has some, a model folder or an exported file; else of what it holds."""
+    found = hashlib.sha256()
+    if place is None:
+        found.update(repr([getattr(model, name, None) for name in SETTINGS]).encode())
+        for name, values in sorted(model.state_dict().items()):
+            found.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
+            found.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        return found.hexdigest()
+    files = [place] if place.is_file() else [place / "config.json", place / "model.safetensors"]
+    for path in files:
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()

@@ -1,0 +1,112 @@
+"""A model's answers to many images, batch by batch: read by other processes, sent as bytes, never held together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from lightning.fabric import Fabric
+from torch.utils.data import DataLoader, Sampler
+
+from tokenstn.data import ImageDataset, collate, to_float
+from tokenstn.inference.shards import Rejected, ShardFolder
+from tokenstn.inference.sources import ImageList
+from tokenstn.models import Prediction, Preprocessing, TokenSTN
+from tokenstn.models.preprocessing import preprocessing_of
+
+Views = int | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A batch of a shard.
+
+    rows: those of its images that could be read, B of them. sizes: height and width of their photos, or of what was cut
+    out of them, B pairs. prediction: None where B is 0. rejected: the others. last: of the shard.
+    """
+
+    shard: int
+    rows: list[int]
+    sizes: list[tuple[int, int]]
+    prediction: Prediction | None
+    rejected: list[Rejected]
+    last: bool
+
+
+def answers(
+    model: TokenSTN,
+    images: ImageList,
+    job: ShardFolder,
+    shards: Sequence[int],
+    fabric: Fabric,
+    *,
+    views: Views = "auto",
+    batch_size: int = 64,
+    workers: int = 0,
+) -> Iterator[Answered]:
+    """What a model says about the images of these shards, in their order.
+
+    The model is where ``fabric`` runs. A batch never reaches over the end of a shard.
+    """
+    preprocessing = preprocessing_of(model)
+    batches = [
+        (shard, rows[start : start + batch_size], start + batch_size >= len(rows))
+        for shard in shards
+        for rows in (job.rows(shard),)
+        for start in range(0, len(rows), batch_size)
+    ]
+    loader = DataLoader(
+        _dataset(images, preprocessing),
+        batch_sampler=_Batches([rows for _, rows, _ in batches]),
+        num_workers=min(workers, len(batches)),
+        collate_fn=collate,
+        pin_memory=fabric.device.type == "cuda",
+    )
+    for (shard, _, last), batch in zip(batches, loader, strict=True):
+        rows = batch["index"].tolist()
+        prediction = _answer(model, batch["image"], preprocessing, fabric, views) if rows else None
+        yield Answered(shard, rows, _sizes(images, batch), prediction, batch["bad"], last)
+
+
+class _Batches(Sampler[list[int]]):
+    """Rows that are read together, given as ranges, so that a million take no room."""
+
+    def __init__(self, batches: Sequence[range]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(list, self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+@torch.inference_mode()
+def _answer(
+    model: TokenSTN, pixels: torch.Tensor, preprocessing: Preprocessing, fabric: Fabric, views: Views
+) -> Prediction:
+    moved = pixels.to(fabric.device, non_blocking=True)
+    with fabric.autocast():
+        return model(to_float(moved, preprocessing.mean, preprocessing.std), views=views)
+
+
+def _dataset(images: ImageList, preprocessing: Preprocessing) -> ImageDataset:
+    return ImageDataset(
+        images.table,
+        size=preprocessing.size,
+        resize=preprocessing.resize,
+        crop_share=preprocessing.crop_share,
+        interpolation=preprocessing.interpolation,
+        channels=len(preprocessing.mean),
+        on_bad="skip",
+    )
+
+
+def _sizes(images: ImageList, batch: dict[str, Any]) -> list[tuple[int, int]]:
+    sizes = []
+    for row, (height, width) in zip(batch["index"].tolist(), batch["photo_size"].tolist(), strict=True):
+        box = images.box(row)
+        sizes.append((height, width) if box is None else (box[3] - box[1], box[2] - box[0]))
+    return sizes

@@ -1,0 +1,83 @@
+"""``tokenstn predict`` as a newcomer meets it: what it says, what it leaves, and sentences for mistakes."""
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+import tokenstn
+from tokenstn.cli import main
+from tokenstn.data import open_images
+
+from ..models.flags import some_thresholds
+from .folders import model_folder, run_folder
+
+FAST = ["--accelerator=cpu", "--progress=false", "--workers=0"]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "photos"
+    folder.mkdir()
+    for number in range(6):
+        Image.fromarray(open_images("digits").items[number, 0].numpy()).save(folder / f"{number}.png")
+    (folder / "broken.jpg").write_bytes(b"not an image")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return model_folder(tmp_path_factory.mktemp("models") / "flags", thresholds=some_thresholds(), poses="relative")
+
+
+def test_it_says_what_it_does_and_leaves_predictions(model, photos, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["predict", str(model), str(photos), "--out", str(out), "--shard_size=4", *FAST]) == 0
+    said = capsys.readouterr().out
+    assert "corrects rotation, poses are relative" in said and "say nothing about what is upright" in said
+    assert "6 predicted, 1 could not be read" in said and "rejected.csv says which" in said
+    assert "class_uncertain on" in said and "predictions/ (2 files)" in said and "images/s" in said
+    assert {path.name for path in out.iterdir()} == {"predictions", "rejected.csv", "predict.json"}
+    assert len(pd.read_parquet(out / "predictions")) == 6
+    assert main(["predict", str(model), str(photos), "--out", str(out), "--shard_size=4", *FAST]) == 0
+    said = capsys.readouterr().out
+    assert "7 are done already, 0 to do" in said and "was done already" in said
+
+
+def test_from_python_it_is_the_same_function(model, photos, tmp_path):
+    loaded = tokenstn.load(model)
+    result = tokenstn.predict(loaded, photos, str(tmp_path), accelerator="cpu", workers=0, progress=False)
+    assert (result.summary.predicted, result.summary.rejected) == (6, 1)
+
+
+def test_a_run_folder_is_a_model(photos, tmp_path, capsys):
+    run = run_folder(tmp_path / "run")
+    assert main(["predict", str(run), str(photos / "0.png"), "--out", str(tmp_path / "out"), *FAST]) == 0
+    assert "this model has no thresholds" in capsys.readouterr().out
+
+
+def test_flags_that_would_not_hold_are_not_given_and_it_says_so(model, photos, tmp_path, capsys):
+    assert main(["predict", str(model), str(photos), "--out", str(tmp_path), "--views=2", *FAST]) == 0
+    assert "thresholds hold for other settings than views 2" in capsys.readouterr().out
+    assert pd.read_parquet(tmp_path / "predictions")["pose_ambiguous"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["{model}", "nowhere"], "there is no data set 'nowhere'"),
+        (["nowhere", "{photos}"], "nowhere: there is no such folder"),
+        (["{model}", "{photos}/*.tif"], "no image matches"),
+        (["{model}", "{photos}", "--views=0"], "--views 0: a number from 1 up, or"),
+        (["{model}", "{photos}", "--top=0"], "--top 0: a number from 1 up"),
+        (["{model}", "{photos}", "--shard_size=0"], "--shard_size 0: at least 1"),
+        (["{model}", "{photos}", "--precision=64"], "--precision 64: one of 32-true"),
+        (["{model}", "{photos}", "--accelerator=abacus"], "--accelerator abacus: cpu, gpu or auto"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_leaves_nothing_behind(model, photos, tmp_path, capsys, arguments, sentence):
+    out = tmp_path / "out"
+    filled = [argument.format(model=model, photos=photos) for argument in arguments]
+    assert main(["predict", *filled, "--out", str(out), "--progress=false"]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and "Traceback" not in said
+    assert not out.exists()
