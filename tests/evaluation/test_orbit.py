@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from tokenstn.geometry import (
     Orbit,
     Pose,
     Rotation,
+    hide_corners,
     rotation_group,
     rotoscale_group,
     shear_rotoscale_group,
@@ -224,3 +226,27 @@ def test_inputs_do_not_pile_up_with_the_order():
 
     run(Watched(), table_of(6), rotation_group(12), batch_size=6)
     assert len(alive) == 12 and max(alive) <= 2, "at most the input before it is still there"
+
+
+@torch.no_grad()
+def test_with_a_mask_neither_classifier_nor_localizer_sees_a_corner():
+    table, model, group = table_of(8), HonestSTN(), rotation_group(3)
+    other = table.items.clone()
+    other[:, :, :3, :3] = 255 - other[:, :, :3, :3]  # another upper left corner
+    changed = replace(table, items=other)
+    plain, masked = (run(model, table, group, views=2, mask=mask) for mask in (False, True))
+    again = run(model, changed, rotation_group(1), views=2, mask=True)
+    assert torch.equal(again.bare.confidence[0], masked.bare.confidence[0])
+    seen = to_float(table.items, PREPROCESSING.mean, PREPROCESSING.std)
+    expected = model.classifier(hide_corners(seen)).softmax(-1).amax(-1)
+    torch.testing.assert_close(masked.bare.confidence[0], expected)
+    assert not torch.equal(plain.bare.confidence, masked.bare.confidence)
+
+
+@torch.no_grad()
+def test_random_views_repeat_with_the_seed():
+    table, model, group = table_of(8), HonestSTN(), rotation_group(3)
+    first, again, other = (run(model, table, group, views=2, sampling="random", seed=seed) for seed in (1, 1, 2))
+    assert first.rectified is not None and again.rectified is not None and other.rectified is not None
+    assert torch.equal(first.rectified.confidence, again.rectified.confidence)
+    assert not torch.equal(first.rectified.confidence, other.rectified.confidence)

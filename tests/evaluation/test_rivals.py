@@ -20,7 +20,7 @@ from ..training.test_engine import PREPARED, shapes
 @pytest.mark.parametrize("name", METHODS)
 def test_it_is_evaluated_beside_the_bare_classifier(name):
     torch.manual_seed(0)
-    own = {"shared": "body"} if name.startswith("tokenstn") else {}
+    own = {"shared": "body"} if name.startswith("tokenstn") and name != "tokenstn-pixels" else {}
     model = tokenstn.create(
         name, PlainCNN(channels=1, classes=2).eval(), input_size=(28, 28), preprocessing=PREPARED, **own
     ).eval()

@@ -113,10 +113,11 @@ def test_a_rectifier_that_reads_through_a_class_of_ones_own_is_not_saved(tmp_pat
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_holds_two_files_that_others_may_read_and_no_pickle(folder, tmp_path):
+def test_a_folder_holds_three_files_that_others_may_read_and_no_pickle(folder, tmp_path):
     model_of().save_pretrained(tmp_path / "new")
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["config.json", "model.safetensors"]
-    modes = {(tmp_path / "new" / name).stat().st_mode for name in ("config.json", "model.safetensors")}
+    names = ["README.md", "config.json", "model.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == names
+    modes = {(tmp_path / "new" / name).stat().st_mode for name in names}
     assert len(modes) == 1
 
 

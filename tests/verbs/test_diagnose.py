@@ -84,7 +84,7 @@ def test_every_image_is_looked_at_where_there_is_no_test_split(classifier, capsy
         (["CLASSIFIER", "nowhere"], "there is no data set 'nowhere'"),
         (["CLASSIFIER", "DIGITS", "--order=0"], "an order of at least 1"),
         (["resnet18", "DIGITS"], "tells 1,000 classes apart"),
-        (["model.onnx", "DIGITS"], "ONNX"),
+        (["model.onnx", "DIGITS"], "tokenstn export writes one"),
     ],
 )
 def test_a_mistake_gets_a_sentence(classifier, digits, tmp_path, capsys, arguments, sentence):

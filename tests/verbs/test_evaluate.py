@@ -202,7 +202,7 @@ def test_a_mistake_in_the_options_gets_a_sentence_and_leaves_nothing(
     ("given", "sentence"),
     [
         ("nowhere/at/all", "no such folder, and timm has no such model"),
-        ("model.onnx", "ONNX files cannot be evaluated yet"),
+        ("model.onnx", "there is no such file; tokenstn export writes one"),
         ("EMPTY", "neither a run folder (with model/) nor a model folder"),
         ("STOPPED", "a run that was not finished"),
         ("FILE", "tokenstn convert"),

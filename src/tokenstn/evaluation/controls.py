@@ -1,4 +1,4 @@
-"""Controls: is it really the object that gives the angle away, and not the seams? (METHOD 2)
+"""Controls: is it really the object that gives the angle away, and not the seams?
 
 A warped image carries its angle in its reflected corners and in its blur. Four things must not matter: turning without
 any resampling, hiding the corners from the localizer, another padding, and another interpolation. All of it on the
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from tokenstn.evaluation.answers import is_labelled, judge
 from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Views, device_of
+from tokenstn.evaluation.orbit import Sampling, Views, device_of
 from tokenstn.evaluation.photos import Photos, posed_inputs
 from tokenstn.evaluation.results import Control
 from tokenstn.geometry import Pose, hide_corners
@@ -31,7 +31,12 @@ DIAGONALS = (45, 135, 225, 315)  # where the seams are
 
 @torch.no_grad()
 def run_controls(
-    model: Method, photos: DataLoader[Any], *, views: Views = "auto", device: torch.device | str | None = None
+    model: Method,
+    photos: DataLoader[Any],
+    *,
+    views: Views = "auto",
+    sampling: Sampling = "probable",
+    device: torch.device | str | None = None,
 ) -> tuple[Control, ...]:
     """The controls over some hundred photos (``load_photos``), at four rotations each.
 
@@ -45,6 +50,7 @@ def run_controls(
     device = device_of(model) if device is None else torch.device(device)
     model.to(device)
     runs: dict[str, _Run] = {}
+    noise = torch.Generator().manual_seed(0) if sampling == "random" else None
     for number, batch in enumerate(photos):
         if len(batch["index"]) == 0:
             continue
@@ -55,7 +61,7 @@ def run_controls(
             if not model.bare:
                 seen = hide_corners(inputs) if circumstance == "masked" else inputs
                 belief: Any = model.localize(seen)  # each method has its own kind, and takes that
-                answers["rectified"] = model.classify(inputs, belief, views).probabilities
+                answers["rectified"] = model.classify(inputs, belief, views, sampling, noise).probabilities
             for who, probabilities in answers.items():
                 judged = judge(probabilities.float().cpu(), batch["label"], model.multi_label)
                 reference = upright.setdefault(who, judged["predicted"])  # the first circumstance is unturned

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -14,11 +15,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Views, device_of
+from tokenstn.evaluation.orbit import Sampling, Views, device_of
 from tokenstn.evaluation.results import Cost
+from tokenstn.models.onnx import OnnxModel
 
 VIEWS = (0, 1, 2, 4, 8)  # 0 is the bare classifier
 ROUNDS = 5
+
+Run = Callable[[Tensor, Views], None]  # one call of the model: images (B, C, H, W) and how many views
 
 
 @torch.no_grad()
@@ -27,35 +31,45 @@ def measure_cost(
     *,
     batch_size: int = 32,
     views: Views = "auto",
+    sampling: Sampling = "probable",
     auto_views: float | None = None,
     seconds: float = 20.0,
     measured: bool = True,
+    numbers: Sequence[int] = VIEWS,
 ) -> Cost:
     """Count and time the model where it is.
 
     Args:
         batch_size: images of one call; fewer where so many would take too long, the result says how many it were.
         views: with which the peak memory is measured.
+        sampling: how a number of views is chosen; "auto" is always the most probable ones.
         auto_views: how many views "auto" used, handed on.
         seconds: about how long the timing may take.
         measured: False gives the parameters alone, at once.
+        numbers: of views to count and time; 0 is the bare classifier.
     """
     model.eval()
     device = device_of(model)
-    numbers = [n for n in VIEWS if n == 0 or not model.bare] if measured else []
-    flops = tuple((n, _flops(model, n)) for n in numbers)
+    exported = model.info if isinstance(model, OnnxModel) else None
+    if exported is not None:
+        numbers = (0, exported.views or 1)
+    numbers = [n for n in numbers if n == 0 or not model.bare] if measured else []
+    run = partial(_run, model, sampling=sampling)
+    one = _images(model, 1)
+    flops = tuple((n, _flops(run, one, n)) for n in numbers) if exported is None else ()  # torch sees none of those
     throughput: tuple[tuple[int, float], ...] = ()
     peak = bare_peak = None
     if measured:
-        batch_size = _affordable(model, batch_size, flops, seconds)
+        work = [count for _, count in flops] or [n + 1.0 for n in numbers]
+        batch_size = _affordable(run, _images(model, min(4, batch_size)), batch_size, work, seconds)
         images = _images(model, batch_size)
-        throughput = _throughput(model, images, numbers)
-        bare_peak = _peak_memory_mb(model, images, 0)
-        peak = _peak_memory_mb(model, images, views) if not model.bare else bare_peak
+        throughput = _throughput(run, images, numbers)
+        bare_peak = _peak_memory_mb(run, images, 0)
+        peak = _peak_memory_mb(run, images, views) if not model.bare else bare_peak
     return Cost(
-        parameters=_count(model),
+        parameters=_count(model) if exported is None else exported.parameters,
         trainable_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
-        localizer_parameters=0 if model.localizer is None else _count(model.localizer),
+        localizer_parameters=_localizer_parameters(model),
         flops=flops,
         throughput=throughput,
         batch_size=batch_size,
@@ -79,56 +93,60 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _run(model: Method, images: Tensor, views: Views) -> None:
+def _run(model: Method, images: Tensor, views: Views, sampling: Sampling) -> None:
     if views == 0:
         model.classify(images, {})
+    elif sampling == "random" and views != "auto":
+        model(images, views=views, sampling=sampling)
     else:
         model(images, views=views)
 
 
-def _flops(model: Method, views: int) -> float:
+def _flops(run: Run, image: Tensor, views: int) -> float:
     """FLOPs of one image. The counter does not see fused attention, so it counts with the math kernel."""
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
-        _run(model, _images(model, 1), views)
+        run(image, views)
     return float(counter.get_total_flops())
 
 
-def _affordable(model: Method, batch_size: int, flops: Sequence[tuple[int, float]], seconds: float) -> int:
-    """As many images as let the rounds end in time, judged by the bare classifier's speed on a few."""
-    few = _images(model, min(4, batch_size))
-    _run(model, few, 0)
-    one_image = _timed(model, few, 0) / len(few)
-    bare = max(flops[0][1], 1.0)
-    one_round = one_image * sum(max(count / bare, 1.0) for _, count in flops)
+def _affordable(run: Run, few: Tensor, batch_size: int, work: Sequence[float], seconds: float) -> int:
+    """As many images as let the rounds end in time, judged by the bare classifier's speed on a few.
+
+    work: of each number of views that is timed, in any unit, the bare classifier first.
+    """
+    run(few, 0)
+    one_image = _timed(run, few, 0) / len(few)
+    bare = max(work[0], 1.0)
+    one_round = one_image * sum(max(count / bare, 1.0) for count in work)
     return max(1, min(batch_size, int(seconds / ((ROUNDS + 1) * max(one_round, 1e-9)))))
 
 
-def _throughput(model: Method, images: Tensor, numbers: Sequence[int]) -> tuple[tuple[int, float], ...]:
+def _throughput(run: Run, images: Tensor, numbers: Sequence[int]) -> tuple[tuple[int, float], ...]:
     """Images per second, the median of rounds in which all take turns: a busy moment slows all of them alike."""
     for n in numbers:
-        _run(model, images, n)
+        run(images, n)
     times: dict[int, list[float]] = {n: [] for n in numbers}
     for _ in range(ROUNDS):
         for n in numbers:
-            times[n].append(_timed(model, images, n))
+            times[n].append(_timed(run, images, n))
     return tuple((n, len(images) / median(times[n])) for n in numbers)
 
 
-def _timed(model: Method, images: Tensor, views: Views) -> float:
+def _timed(run: Run, images: Tensor, views: Views) -> float:
     synchronise(images.device)
     start = time.perf_counter()
-    _run(model, images, views)
+    run(images, views)
     synchronise(images.device)
     return time.perf_counter() - start
 
 
-def _peak_memory_mb(model: Method, images: Tensor, views: Views) -> float | None:
+def _peak_memory_mb(run: Run, images: Tensor, views: Views) -> float | None:
     """The most memory that was held during one call, the model included; None where torch does not say."""
     if images.device.type != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats(images.device)
-    _run(model, images, views)
+    run(images, views)
     return torch.cuda.max_memory_allocated(images.device) / 2**20
 
 
@@ -144,6 +162,12 @@ def _channels(model: Method) -> int:
     if model.backbone.channels is not None:
         return model.backbone.channels
     return 3 if model.preprocessing is None else len(model.preprocessing.mean)
+
+
+def _localizer_parameters(model: Method) -> int:
+    if isinstance(model, OnnxModel):
+        return model.info.localizer_parameters
+    return 0 if model.localizer is None else _count(model.localizer)
 
 
 def _count(module: nn.Module) -> int:

@@ -22,7 +22,7 @@ from tokenstn.evaluation.gallery import pick_examples, render_examples
 from tokenstn.evaluation.matching import check_match, without_labels
 from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.metrics_json import plain
-from tokenstn.evaluation.orbit import Views, answer_orbit, device_of
+from tokenstn.evaluation.orbit import Sampling, Views, answer_orbit, device_of
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.pose import pose_failed, pose_scores
 from tokenstn.evaluation.results import SCHEMA, Control, Element, Evaluation, Example, Provenance
@@ -53,6 +53,8 @@ def evaluate(
     *,
     group: Group,
     views: Views = "auto",
+    sampling: Sampling = "probable",
+    mask: bool = False,
     poses: Literal["absolute", "relative"] = "absolute",
     labels: bool = True,
     limit: int | None = None,
@@ -73,16 +75,17 @@ def evaluate(
 
     Args:
         split: train, val or test; None = every row of the table.
-        views: as in the model's call.
+        views, sampling: as in the model's call.
+        mask: show the inscribed disc of each input and nothing else; the controls look at whole images.
         poses: "relative" where the images do not come upright, so that only changes of the pose are known.
         labels: False leaves the labels out: consistency and confidence are measured then.
         limit: at most so many images, classes in their proportions.
         device: where the model is moved and run; where it is when None.
-        controls: the four of METHOD 2, over at most 500 images.
+        controls: exact quarter turns, a circular mask, another padding and interpolation, over at most 500 images.
         cost: count FLOPs and time the model; parameters are always counted.
         examples: of each kind in the gallery.
         draws: of the bootstrap behind the intervals of the uncertainties.
-        seed: of the limit, the group's first shear and the bootstrap.
+        seed: of the limit, the group's first shear, random views and the bootstrap.
         model_name, command, settings: for the provenance; settings go on top of those that are known here.
     """
     start = time.monotonic()
@@ -93,11 +96,13 @@ def evaluate(
         model.to(device)
     rows = stratified_limit(table, split, limit, seed)
     photos = load_photos(table, rows, model.preprocessing, batch_size, workers)
-    answers = answer_orbit(model, photos, group, views=views, seed=seed, progress=progress)
+    answers = answer_orbit(
+        model, photos, group, views=views, sampling=sampling, seed=seed, mask=mask, progress=progress
+    )
     classes = class_names(model, table, answers)
     failed = pose_failed(answers, model.primitives)
     auto_views = answers.poses.views.double().mean().item() if answers.poses is not None and views == "auto" else None
-    limits, no_flags = model.thresholds, why_no_flags(model, views)
+    limits, no_flags = model.thresholds, why_no_flags(model, views, sampling)
     evaluation = Evaluation(
         schema=SCHEMA,
         model=model_name or type(model.classifier).__name__,
@@ -116,7 +121,9 @@ def evaluate(
         pose=pose_scores(answers, model.primitives, poses),
         entropy=entropies_of(answers, len(classes), seed),
         uncertainty=uncertainty_scores_of(answers, failed, seed, draws),
-        controls=_controls(model, table, split, limit, batch_size, workers, views, seed) if controls else (),
+        controls=(
+            _controls(model, table, split, limit, batch_size, workers, views, sampling, seed) if controls else ()
+        ),
         cost=measure_cost(model, batch_size=batch_size, views=views, auto_views=auto_views, measured=cost),
         provenance=Provenance(
             command=command,
@@ -133,6 +140,8 @@ def evaluate(
                     "first_shear": group.first_shear,
                     "padding": "reflection",
                     "interpolation": "bilinear",
+                    "sampling": sampling,
+                    "mask": mask,
                     "preprocessing": asdict(model.preprocessing),
                     **(settings or {}),
                 }
@@ -141,7 +150,9 @@ def evaluate(
         flags=None if limits is None or no_flags else flag_scores(answers, limits, model.primitives, seed),
     )
     shown = pick_examples(answers, examples)
-    gallery = render_examples(model, table, answers, shown, classes, views=views, seed=seed)
+    gallery = render_examples(
+        model, table, answers, shown, classes, views=views, sampling=sampling, seed=seed, mask=mask
+    )
     seconds = round(time.monotonic() - start, 1)
     evaluation = replace(
         evaluation,
@@ -202,12 +213,12 @@ def warnings_of(evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
     return tuple(found)
 
 
-def why_no_flags(model: Method, views: Views) -> str | None:
+def why_no_flags(model: Method, views: Views, sampling: Sampling = "probable") -> str | None:
     """Why the model's thresholds do not hold for an evaluation; None where they do, or where there are none."""
     if model.thresholds is None:
         return None
     precision = precision_of(torch.zeros(1, device=device_of(model)))  # of the images here, unless autocast is on
-    return model.thresholds.why_not(views=views, auto=model.auto, precision=precision)
+    return model.thresholds.why_not(model.call_settings(views, sampling, precision))
 
 
 def versions() -> dict[str, str]:
@@ -221,9 +232,10 @@ def versions() -> dict[str, str]:
 
 def _controls(
     model: Method, table: ImageTable, split: str | None, limit: int | None, batch_size: int, workers: int,
-    views: Views, seed: int,
+    views: Views, sampling: Sampling, seed: int,
 ) -> tuple[Control, ...]:  # fmt: skip
     assert model.preprocessing is not None
     few = CONTROL_IMAGES if limit is None else min(limit, CONTROL_IMAGES)
     rows = stratified_limit(table, split, few, seed)  # some of those that were evaluated
-    return run_controls(model, load_photos(table, rows, model.preprocessing, batch_size, workers), views=views)
+    photos = load_photos(table, rows, model.preprocessing, batch_size, workers)
+    return run_controls(model, photos, views=views, sampling=sampling)

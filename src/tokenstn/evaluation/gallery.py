@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Views, device_of
+from tokenstn.evaluation.orbit import Sampling, Views, device_of
 from tokenstn.evaluation.photos import PhotoOrbit, Photos, collate_photos
 from tokenstn.evaluation.results import Example
 from tokenstn.models import Prediction, Preprocessing
@@ -71,9 +71,11 @@ def render_examples(
     classes: tuple[str, ...],
     *,
     views: Views = "auto",
+    sampling: Sampling = "probable",
     seed: int = 0,
+    mask: bool = False,
 ) -> list[Example]:
-    """Make the picked copies again, and ask the model once more. ``seed`` is that of the orbit."""
+    """Make the picked copies again, and ask the model once more. ``seed`` and ``mask`` are those of the orbit."""
     preprocessing = model.preprocessing
     assert preprocessing is not None
     model.eval()
@@ -84,8 +86,8 @@ def render_examples(
         batch = collate_photos([Photos(table, row, preprocessing)[0]])
         if len(batch["index"]) == 0:  # it was there before; a file that has gone since is no reason to fail
             continue
-        images = PhotoOrbit(batch, answers.group, preprocessing, device=device, seed=seed)[pick.element]
-        bare, rectified = model.classify(images, {}), model(images, views=views)
+        images = PhotoOrbit(batch, answers.group, preprocessing, device=device, seed=seed, mask=mask)[pick.element]
+        bare, rectified = model.classify(images, {}), model(images, views=views, sampling=sampling)
         looked_at = images if rectified.rectified is None else rectified.rectified  # a method may not rectify
         examples.append(
             Example(

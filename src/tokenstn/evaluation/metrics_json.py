@@ -29,7 +29,7 @@ def from_json(document: dict[str, Any]) -> Evaluation:
         raise ValueError(
             f"this is not an evaluation: its schema is {given!r} and {SCHEMA!r} is read; run tokenstn evaluate again"
         )
-    return _restored(Evaluation, document, "evaluation")
+    return restored(Evaluation, document, "evaluation")
 
 
 def json_schema() -> dict[str, Any]:
@@ -63,7 +63,7 @@ def plain(value: Any) -> Any:
     return str(value)  # a path or a device among the settings
 
 
-def _restored(kind: Any, value: Any, where: str) -> Any:
+def restored(kind: Any, value: Any, where: str) -> Any:
     """A value of the type ``kind``; ``where`` is for the error."""
     options = _options(kind)
     if value is None and NoneType in options:
@@ -77,11 +77,11 @@ def _restored(kind: Any, value: Any, where: str) -> Any:
         return _restored_dataclass(kind, value, where)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is dict and isinstance(value, dict):
-        return {key: _restored(inner[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {key: restored(inner[1], item, f"{where}.{key}") for key, item in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
         kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
         if len(kinds) == len(value):
-            return tuple(_restored(k, v, f"{where}[{n}]") for n, (k, v) in enumerate(zip(kinds, value, strict=True)))
+            return tuple(restored(k, v, f"{where}[{n}]") for n, (k, v) in enumerate(zip(kinds, value, strict=True)))
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if isinstance(kind, type) and isinstance(value, kind) and (kind is bool) == isinstance(value, bool):
@@ -106,7 +106,7 @@ def _restored_dataclass(kind: type, value: Any, where: str) -> Any:
     ]
     if missing:
         raise ValueError(f"{where} lacks {', '.join(missing)}; the file was edited or cut off")
-    return kind(**{name: _restored(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+    return kind(**{name: restored(hints[name], item, f"{where}.{name}") for name, item in value.items()})
 
 
 def _described(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tokenstn.models import Prediction, Preprocessing
 
 Record = dict[str, Tensor]  # (B, …) for each quantity
 Views = int | Literal["auto"]
+Sampling = Literal["probable", "random"]
 
 
 @torch.no_grad()
@@ -34,20 +35,23 @@ def answer_orbit(
     group: Group,
     *,
     views: Views = "auto",
+    sampling: Sampling = "probable",
     device: torch.device | str | None = None,
     seed: int = 0,
     padding: Padding = "reflection",
     mode: Mode = "bilinear",
+    mask: bool = False,
     progress: bool = False,
 ) -> Answers:
     """What the bare and the rectified classifier say on every photo under every element.
 
     Args:
         photos: as ``load_photos`` makes it; images that cannot be read are left out and listed.
-        views: as in the model's call.
+        views, sampling: as in the model's call.
         device: where the model is moved and run; where it is when None.
-        seed: of a group's random first shear.
+        seed: of a group's random first shear, and of random views.
         padding, mode: of the warp that applies the poses.
+        mask: show the inscribed disc of each input and nothing else.
         progress: show a bar with the time that is left.
     """
     dataset = photos.dataset
@@ -60,6 +64,7 @@ def answer_orbit(
     upright: dict[str, list[Tensor]] = {"bare": [], "rectified": []}
     discriminations: dict[str, OrbitDiscrimination] = {}
     bad: list[tuple[str, str]] = []
+    noise = torch.Generator().manual_seed(seed) if sampling == "random" else None
     with _bar(len(photos) * len(group), progress) as advance:
         for batch in photos:
             bad += batch["bad"]
@@ -68,7 +73,7 @@ def answer_orbit(
                 continue
             labels, known = batch["label"], is_labelled(batch["label"])
             orbit = PhotoOrbit(
-                batch, group, preprocessing, device=device, seed=seed, padding=padding, mode=mode
+                batch, group, preprocessing, device=device, seed=seed, padding=padding, mode=mode, mask=mask
             )  # fmt: skip
             tapes["image"].add([_about_images(batch, orbit, preprocessing)])
             heard: dict[str, list[Record]] = {name: [] for name in tapes if name != "image"}
@@ -76,7 +81,7 @@ def answer_orbit(
                 images = orbit[k]
                 said = {"bare": model.classify(images, {})}
                 if not model.bare:
-                    said["rectified"] = model(images, views=views)
+                    said["rectified"] = model(images, views=views, sampling=sampling, generator=noise)
                     estimated = [primitive.name for primitive in model.primitives]
                     for name, record in _about_poses(said["rectified"], estimated).items():
                         heard[name].append(record)

@@ -18,7 +18,8 @@ from torchvision.transforms.v2 import functional as F
 
 from tokenstn.data import BadImage, ImageDataset, ImageTable, UnreadableImageError, collate, fit, to_float
 from tokenstn.data.fit import fit_layout, fit_pixels
-from tokenstn.geometry import Group, Orbit, invert, warp
+from tokenstn.geometry import Group, Orbit, hide_corners, invert, warp
+from tokenstn.geometry.constants import numbers
 from tokenstn.models import Preprocessing
 
 Padding = Literal["reflection", "border", "mean"]
@@ -115,7 +116,8 @@ class PhotoOrbit:
     """The network's input for a batch of photos under every element of a group, made one at a time on the device.
 
     ``orbit[k]`` is ``(B, C, h, w)``, normalised: every photo at pose k. Where that is the identity it is the image that
-    prediction on the file sees. A group's random first shear is drawn as ``geometry.Orbit`` does, by table row.
+    prediction on the file sees. A group's random first shear is drawn as ``geometry.Orbit`` does, by table row. With
+    ``mask`` only the inscribed disc is left of every input, so that no seam is in sight.
     """
 
     def __init__(
@@ -128,8 +130,10 @@ class PhotoOrbit:
         seed: int = 0,
         padding: Padding = "reflection",
         mode: Mode = "bilinear",
+        mask: bool = False,
     ) -> None:
         self.preprocessing = preprocessing
+        self.mask = mask
         self.device = torch.device(device)
         self.padding: Padding = padding
         self.mode: Mode = mode
@@ -145,6 +149,10 @@ class PhotoOrbit:
         return self._orbit.matrices(k)
 
     def __getitem__(self, k: int) -> Tensor:
+        inputs = self._inputs(k)
+        return hide_corners(inputs) if self.mask else inputs
+
+    def _inputs(self, k: int) -> Tensor:
         matrices = self.matrices(k)
         if _is_identity(matrices):
             return to_float(self._fitted.to(self.device), self.preprocessing.mean, self.preprocessing.std)
@@ -180,7 +188,7 @@ def posed_inputs(
     for place, photo in enumerate(photos):
         sizes.setdefault((photo.shape[1], photo.shape[2]), []).append(place)
     inputs = torch.empty(len(photos), len(preprocessing.mean), *preprocessing.size, device=device)
-    mean, std = (torch.tensor(v, device=device)[:, None, None] for v in (preprocessing.mean, preprocessing.std))
+    mean, std = (numbers(values, like=inputs)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
     for places in sizes.values():
         pixels = torch.stack([photos[place].to(device) for place in places]).float()
         posed = _pose(pixels, matrices[places], padding, mode, 255 * mean)

@@ -1,7 +1,7 @@
 """How well the poses are found: against the pose that was applied, and against the pose of the same image unmoved.
 
 The first asks that the images come upright. The second, equivariance, asks nothing of the data: turning the input by φ
-changes its pose by θ → θ + rφ, and scaling it multiplies the scale (METHOD 1).
+changes its pose by θ → θ + rφ, and scaling it multiplies the scale.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from tokenstn.evaluation.scores import uncertainties
 from tokenstn.evaluation.uncertainty import combine, halves
 from tokenstn.geometry import Primitive
 from tokenstn.models import TokenSTN
-from tokenstn.models.call_settings import CallSettings
 from tokenstn.models.thresholds import ClassThreshold, Guarantee, PoseThreshold, Thresholds
 
 HAIR = 1e-6  # relative: grids stand above the values that they are made from, so that the rounding of another kernel
@@ -39,7 +38,6 @@ def fit_thresholds(
     confidence: float = 0.95,
     views: Views = "auto",
     precision: str = "float32",
-    execution: str = "torch",
     seed: int = 0,
 ) -> Thresholds:
     """Thresholds for a model from its answers on images that it was not trained on; ``sentences`` says what they mean.
@@ -52,7 +50,7 @@ def fit_thresholds(
             the turn by more than 30°; of scales that did not follow by more than a factor of 1.1 where the model
             estimates no rotation.
         confidence: 1 − δ, of each of the two bounds.
-        views, precision, execution: how the answers were made; the flags will be given in such calls only.
+        views, precision: how the answers were made; the flags will be given in such calls of such a model only.
         seed: of the halves and of the poses that are taken.
 
     Without labels there is no class part, without a moved rotation or scale no pose part. With too few images, or too
@@ -62,12 +60,10 @@ def fit_thresholds(
     for name, value in (("target_risk", target_risk), ("pose_risk", pose_risk), ("confidence", confidence)):
         if not 0 < value < 1:
             raise ValueError(f"{name}={value}: between 0 and 1, both excluded")
-    auto = model.auto if model.primitives and views == "auto" else None
-    settings = CallSettings(views if model.primitives else None, auto, "probable", precision, execution)
     return Thresholds(
         of_class=_class_part(answers, target_risk, confidence, seed),
         of_pose=_pose_part(answers, model.primitives, pose_risk, confidence, seed),
-        settings=settings,
+        settings=model.call_settings(views, precision=precision),
     )
 
 

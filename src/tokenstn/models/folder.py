@@ -24,6 +24,7 @@ from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
 from tokenstn.models.backbone import Backbone
 from tokenstn.models.blueprint import Blueprint
 from tokenstn.models.call_settings import AutoViews
+from tokenstn.models.card import run_metrics
 from tokenstn.models.keys import KeyReport
 from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.models.schema import problem_of
@@ -33,6 +34,7 @@ from tokenstn.models.tokenstn import TokenSTN
 FORMAT = 1
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+ONNX = ".onnx"
 
 _KINDS = {**PRIMITIVES, "one-sided scale": OneSidedScale}
 _KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -45,25 +47,36 @@ def save(model: TokenSTN, folder: str | PathLike[str]) -> None:
     problem = problem_of(config)
     if problem is not None:
         raise ValueError(f"this model cannot be saved: {problem}")
-    # copies, because safetensors refuses tensors that share memory
-    weights = {key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()}
+    weights = weights_of(model)
     path.mkdir(parents=True, exist_ok=True)
-    (path / f".{WEIGHTS}").write_bytes(to_bytes(weights))  # save_file would make a file that only its owner can read
+    (path / f".{WEIGHTS}").write_bytes(weights)  # save_file would make a file that only its owner can read
     (path / f".{CONFIG}").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     (path / CONFIG).unlink(missing_ok=True)
     for name in (WEIGHTS, CONFIG):
         os.replace(path / f".{name}", path / name)
 
 
+def weights_of(model: TokenSTN) -> bytes:
+    """The content of ``model.safetensors``."""
+    # copies, because safetensors refuses tensors that share memory
+    return to_bytes({key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()})
+
+
 def load(folder: str | PathLike[str], classifier: nn.Module | None = None) -> TokenSTN:
-    """The model of a folder, on the CPU, in evaluation mode.
+    """The model of a folder or of an exported file, on the CPU, in evaluation mode.
 
     Args:
-        folder: what ``save_pretrained`` or ``convert`` wrote.
+        folder: what ``save_pretrained`` or ``convert`` wrote, or the ``model.onnx`` of ``tokenstn export``.
         classifier: an object of the class that was saved, where it is not one of timm's or torchvision's. Its weights
             are replaced by those of the folder.
     """
     path = Path(folder)
+    if path.suffix.lower() == ONNX:
+        if classifier is not None:
+            raise ValueError(f"{path} holds its classifier: leave classifier out")
+        from tokenstn.models.onnx import OnnxModel
+
+        return OnnxModel(path)
     config = _read_config(path)
     if classifier is None and "class" in config["classifier"]:
         raise ValueError(
@@ -75,6 +88,7 @@ def load(folder: str | PathLike[str], classifier: nn.Module | None = None) -> To
     except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path / CONFIG} describes a model that cannot be built: {error}") from error
     _load_weights(model, path)
+    model.run_metrics = run_metrics(path)
     return model.eval()
 
 
@@ -91,7 +105,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
         "thresholds": None if config["thresholds"] is None else Thresholds.from_json(config["thresholds"]),
     }
     rectifying: dict[str, Any] = {
-        "primitives": [_primitive_from(item) for item in config["primitives"]],
+        "primitives": [primitive_from(item) for item in config["primitives"]],
         "posterior": config["posterior"],
         "shared": config["shared"],
         "localization_size": _size_from(config["localization_size"]),
@@ -120,7 +134,7 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
         "tokenstn": tokenstn.__version__,
         "classifier": classifier,
         "input_size": list(backbone.input_size),
-        "primitives": [{"kind": _kind_name(p), "bound": float(p.bound)} for p in model.primitives],
+        "primitives": [primitive_to(primitive) for primitive in model.primitives],
         "posterior": model.posterior,
         "shared": model.shared if model.primitives else None,
         "localization_size": model.localization_size,
@@ -192,13 +206,15 @@ def _load_weights(model: TokenSTN, path: Path) -> None:
     model.load_state_dict(weights)
 
 
-def _kind_name(primitive: Primitive) -> str:
+def primitive_to(primitive: Primitive) -> dict[str, Any]:
+    """A primitive as JSON keeps it."""
     if type(primitive) not in _KIND_NAMES:
         raise ValueError(f"{primitive} cannot be saved: a folder keeps {', '.join(_KINDS)}")
-    return _KIND_NAMES[type(primitive)]
+    return {"kind": _KIND_NAMES[type(primitive)], "bound": float(primitive.bound)}
 
 
-def _primitive_from(item: dict[str, Any]) -> Primitive:
+def primitive_from(item: dict[str, Any]) -> Primitive:
+    """What :func:`primitive_to` gave."""
     if item["kind"] not in _KINDS:
         raise ValueError(f"unknown primitive {item['kind']!r}; there are {', '.join(_KINDS)}")
     return _KINDS[item["kind"]](bound=item["bound"])

@@ -18,13 +18,9 @@ def cost(evaluation: Evaluation) -> Plot:
     flops, throughput = dict(evaluation.cost.flops), dict(evaluation.cost.throughput)
     steps = sorted({*flops, *throughput})
     figure = blank(2.7)
-    for axes, values, title, unit in zip(
-        figure.subplots(1, 2, gridspec_kw={"wspace": 0.12}),
-        (flops, throughput),
-        ("GFLOPs per image", "images per second"),
-        (1e9, 1.0),
-        strict=True,
-    ):
+    panels = [panel for panel in ((flops, "GFLOPs per image", 1e9), (throughput, "images per second", 1.0)) if panel[0]]
+    every_axes = figure.subplots(1, len(panels), gridspec_kw={"wspace": 0.12}, squeeze=False)[0]
+    for axes, (values, title, unit) in zip(every_axes, panels, strict=True):
         places = [place for place, views in enumerate(steps) if views in values]
         heights = [values[steps[place]] / unit for place in places]
         colors = [BARE if steps[place] == 0 else RECTIFIED for place in places]

@@ -63,10 +63,11 @@ def diagnose(
 
     from tokenstn.evaluation.diagnosis import Remedy, diagnose_answers, needed_for_diagnosis
     from tokenstn.evaluation.evaluate import evaluate as evaluate_model
+    from tokenstn.models.bare import without_rectifier
     from tokenstn.verbs import evaluation_folder as folders
     from tokenstn.verbs import evaluation_steps as steps
     from tokenstn.verbs.bars import curves
-    from tokenstn.verbs.models import load_model, place_of, without_rectifier
+    from tokenstn.verbs.models import load_model, place_of
     from tokenstn.verbs.speech import say, warn
     from tokenstn.verbs.typed import as_typed, called
 

@@ -45,13 +45,13 @@ def evaluate(
     Example: tokenstn evaluate runs/photos --data photos/ --group rotoscale --order 16
 
     Args:
-        model: a run folder, a model folder, or a timm name, whose weights are fetched.
+        model: a run folder, a model folder, an exported model.onnx, or a timm name, whose weights are fetched.
         data: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as mnist-mini.
         split: which images; all takes every one. Where the data have no splits, those that training keeps apart.
         group: how images are moved: rotation, scale, rotoscale, shear_rotoscale, reflection, translation.
         order: of the group, its number of angles or scales; 16 when left out, 2 for reflection, 3 for translation.
         scales: of rotoscale and shear_rotoscale; as many as angles when left out.
-        views: how many rectified views are averaged; auto is as many as each image needs.
+        views: how many rectified views are averaged; auto is as many as each image needs, or as were exported.
         labels: false leaves the labels away: consistency and confidence alone, for any classifier.
         limit: at most so many images, classes in their proportions.
         out: the folder to write; in the run folder, or runs/evaluate, when left out.
@@ -67,6 +67,7 @@ def evaluate(
     arguments = dict(locals())
 
     from tokenstn.evaluation.evaluate import evaluate as evaluate_model
+    from tokenstn.models.onnx import OnnxModel
     from tokenstn.verbs import evaluation_folder as folders
     from tokenstn.verbs import evaluation_steps as steps
     from tokenstn.verbs.models import load_model, place_of
@@ -88,6 +89,8 @@ def evaluate(
     table = steps.ready_table(found_model, place.name, chosen.table, labels, poses, found_model.poses)
     chosen = steps.Chosen(table, chosen.split, chosen.remark)
     looked = views if found_model.primitives else 1
+    if isinstance(found_model, OnnxModel):
+        looked = found_model.views_for(views)
     steps.say_what_was_understood(console, place, found_model, chosen, poses, looked, limit, seed)
     steps.say_how_long(
         console, found_model, chosen, poses, device, views=looked, limit=limit, seed=seed, batch_size=batch_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tokenstn.evaluation.orbit import Views
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit
-from tokenstn.geometry import Group, group
+from tokenstn.geometry import Group, Primitive, group, reflection_group, rotation_group, scale_group
 from tokenstn.geometry.groups import GROUPS
 from tokenstn.models import TokenSTN
 from tokenstn.reports.words import worst_place
@@ -56,6 +57,14 @@ def group_named(name: str, order: int | None, scales: int | None) -> Group:
     if order is None:
         return group(name, 16, **settings) if name not in GROUPS else GROUPS[name](**settings)
     return group(name, order, **settings)
+
+
+def group_for(primitives: Iterable[Primitive]) -> Group:
+    """What a rectifier is judged by where nobody says: rotations, unless it does not correct those."""
+    names = [primitive.name for primitive in primitives]
+    if "rotation" in names or not {"scale", "reflection"} & set(names):
+        return rotation_group(16)
+    return scale_group(8) if "scale" in names else reflection_group()
 
 
 def device_for(accelerator: str) -> torch.device:
@@ -111,7 +120,7 @@ def say_what_was_understood(
     seed: int,
 ) -> None:
     """The first thing an evaluation prints: model, images, movements."""
-    say(out, "model", f"{place.name}: {_about(model)}")
+    say(out, "model", f"{place.name}: {model_in_words(model)}")
     table, split = chosen.table, chosen.split
     whole = len(table) if split is None else len(table.split(split))
     looked_at = len(stratified_limit(table, split, limit, seed))
@@ -197,7 +206,8 @@ def _worst(evaluation: Evaluation, scores: Scores) -> str:
     return f"{value:.1%} {where}" if where.startswith(("mirrored", "shifted")) else f"{value:.1%} at {where}"
 
 
-def _about(model: TokenSTN) -> str:
+def model_in_words(model: TokenSTN) -> str:
+    """What a model is made of, and what it corrects."""
     if not model.primitives:
         return f"{classifier_of(model)}, without a rectifier"
     names = ", ".join(primitive.name for primitive in model.primitives)

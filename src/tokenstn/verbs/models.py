@@ -1,4 +1,4 @@
-"""Which model a person means: a run folder, a model folder, a timm name with its weights, or a module."""
+"""Which model a person means: a run or model folder, an exported file, a timm name with its weights, or a module."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import nn
 import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import TokenSTN
+from tokenstn.models.folder import ONNX
 from tokenstn.verbs.sources import ClassifierSource
 from tokenstn.verbs.typed import called
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class ModelPlace:
     """Where a model is, before it is loaded.
 
-    name: as typed. folder: the model folder, None for a timm name or a module. run: the run folder around it, if any.
+    name: as typed. folder: the model folder or the exported file, None for a timm name or a module. run: the run folder
+    around it, if any.
     seed: of that run, which decided what was kept from training; 0 where it is not known.
     """
 
@@ -45,15 +47,17 @@ def place_of(model: ClassifierSource) -> ModelPlace:
     if isinstance(model, nn.Module):
         return ModelPlace(type(model.classifier if isinstance(model, TokenSTN) else model).__name__)
     name, path = called(model), Path(model)
-    if path.suffix.lower() == ".onnx":
-        raise ValueError(
-            f"{name}: exported ONNX files cannot be evaluated yet; give the model folder that it was exported from"
-        )
+    if path.suffix.lower() == ONNX and not path.is_dir():
+        if not path.is_file():
+            raise ValueError(f"{name}: there is no such file; tokenstn export writes one")
+        return ModelPlace(name, path)
     if path.is_dir():
         if (path / "model" / "config.json").is_file():
             return ModelPlace(name, path / "model", path, _seed_of(path))
         if (path / "checkpoints").is_dir() or (path / "config.yaml").is_file():
             raise ValueError(f"{name} holds a run that was not finished: it has no model/; go on with --resume=true")
+        if (path / "bundle.json").is_file():
+            raise ValueError(f"{name} holds an exported model: name the file, {path / 'model.onnx'}")
         if not (path / "config.json").is_file():
             raise ValueError(f"{name} is neither a run folder (with model/) nor a model folder (with config.json)")
         return ModelPlace(name, path)
@@ -78,18 +82,6 @@ def load_model(model: ClassifierSource, place: ModelPlace, table: ImageTable, la
     if place.folder is not None:
         return tokenstn.load(place.folder)
     return TokenSTN(_fetched(place.name, table if labelled else None, out), primitives=()).eval()
-
-
-def without_rectifier(model: TokenSTN) -> TokenSTN:
-    """The classifier of a model alone, prepared and named as it is there."""
-    return TokenSTN(
-        model.classifier,
-        primitives=(),
-        input_size=model.backbone.input_size,
-        multi_label=model.multi_label,
-        preprocessing=model.preprocessing,
-        classes=model.classes,
-    ).eval()
 
 
 @torch.no_grad()

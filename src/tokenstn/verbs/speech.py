@@ -10,6 +10,7 @@ from rich.console import Console
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.answers import is_labelled
 from tokenstn.models import TokenSTN
+from tokenstn.models.onnx import OnnxClassifier
 
 
 def say(out: Console, what: str, text: str, style: str | None = None) -> None:
@@ -48,9 +49,13 @@ def classes_of(table: ImageTable) -> str:
 
 def classifier_of(model: TokenSTN) -> str:
     """What kind of network answers, of how many parameters, on images of what size."""
-    parameters = sum(parameter.numel() for parameter in model.classifier.parameters())
+    network = model.classifier
+    name, parameters = type(network).__name__, sum(parameter.numel() for parameter in network.parameters())
+    if isinstance(network, OnnxClassifier):
+        about = network.info
+        name, parameters = f"{about.classifier}, exported", about.parameters - about.localizer_parameters
     height, width = model.backbone.input_size
-    return f"{type(model.classifier).__name__}, {parameters / 1e6:.1f} M parameters, {height}×{width} px"
+    return f"{name}, {parameters / 1e6:.1f} M parameters, {height}×{width} px"
 
 
 def name_of(device: torch.device) -> str:
