@@ -1,0 +1,91 @@
+"""What is said about one image, as plain values for JSON: degrees, and pixels of the photo that came in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tokenstn.data import fit, to_float
+from tokenstn.inference.poses import Column, pose_columns
+from tokenstn.models import Prediction, Preprocessing, TokenSTN
+from tokenstn.models.prediction import answer_confidence
+
+Size = tuple[int, int]
+Answer = dict[str, Any]
+
+DIGITS = 6  # of the numbers in an answer
+NUMBERS = (
+    "rotation_deg", "rotation_spread_deg", "scale", "scale_spread", "shear", "shear_spread", "translation_spread_px",
+)  # fmt: skip
+SHIFT = "translation_x_px"
+
+
+def prepare(photo: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """A photo ``(C, H, W)`` uint8 at the network's size, ``(C, h, w)`` uint8."""
+    return fit(photo, preprocessing.size, preprocessing.resize, preprocessing.crop_share, preprocessing.interpolation)
+
+
+@torch.inference_mode()
+def look(model: TokenSTN, images: Tensor, preprocessing: Preprocessing, views: int | str | None = None) -> Prediction:
+    """Call a model on prepared images, uint8 ``(B, C, h, w)``, where they lie."""
+    normalised = to_float(images, preprocessing.mean, preprocessing.std)
+    return model(normalised) if views is None else model(normalised, views=views)  # type: ignore[arg-type]
+
+
+def describe(
+    model: TokenSTN, prediction: Prediction, photo_sizes: Sequence[Size], preprocessing: Preprocessing, top: int = 5
+) -> list[Answer]:
+    """One answer for each image of a prediction; ``photo_sizes`` are height and width of the photos."""
+    probabilities = prediction.probabilities.float().cpu()
+    best = probabilities.topk(min(top, probabilities.shape[1]), 1)
+    names = model.classes or tuple(map(str, range(probabilities.shape[1])))
+    sure = answer_confidence(probabilities, model.multi_label).tolist()
+    estimated = [primitive.name for primitive in model.primitives]
+    columns = pose_columns(prediction, photo_sizes, preprocessing, estimated) if estimated else {}
+    views = [1] * len(probabilities)
+    if prediction.views is not None:
+        views = (prediction.views.weights > 0).sum(1).tolist()
+    answers: list[Answer] = []
+    for row, (shares, classes) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
+        several = [names[k] for k in (probabilities[row] > 0.5).nonzero().flatten().tolist()]
+        answers.append(
+            {
+                "prediction": several if model.multi_label else names[classes[0]],
+                "probability": _round(sure[row]),
+                "top": [{"class": names[k], "probability": _round(p)} for k, p in zip(classes, shares, strict=True)],
+                **_pose(columns, row),
+                "entropy": _entropies(columns, row),
+                "views": views[row],
+                "pose_ambiguous": _flag(prediction.pose_ambiguous, row),
+                "class_uncertain": _flag(prediction.class_uncertain, row),
+                "poses": model.poses,
+                "estimated": estimated,
+                "photo_px": list(photo_sizes[row][::-1]),
+            }
+        )
+    return answers
+
+
+def _pose(columns: dict[str, Column], row: int) -> Answer:
+    """The pose in the photo; what is not estimated is None."""
+    pose: Answer = {name: _round(float(columns[name][row])) if name in columns else None for name in NUMBERS}
+    shift = [_round(float(columns[f"translation_{axis}_px"][row])) for axis in "xy"] if SHIFT in columns else None
+    mirrored = bool(columns["mirrored"][row]) if "mirrored" in columns else None
+    return {**pose, "translation_px": shift, "mirrored": mirrored}
+
+
+def _entropies(columns: dict[str, Column], row: int) -> dict[str, float]:
+    prefix = "entropy_"
+    found = {name: values for name, values in columns.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): _round(float(values[row])) for name, values in found.items()}
+
+
+def _flag(flags: Tensor | None, row: int) -> bool | None:
+    return None if flags is None else bool(flags[row])
+
+
+def _round(value: float) -> float:
+    return round(value, DIGITS) + 0.0  # + 0.0: no negative zero
