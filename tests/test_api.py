@@ -34,6 +34,7 @@ def test_models_import_no_training_code():
 @pytest.mark.parametrize(
     "name",
     ["TokenSTN", "Prediction", "Thresholds", "load", "convert", "create", "train", "evaluate", "diagnose", "compare",
+     "export", "predict", "rectify", "serve", "demo", "bench",
      "geometry.compose", "geometry.decompose", "geometry.warp", "geometry.warp_points", "geometry.warp_boxes",
      "geometry.warp_mask", "geometry.invert", "geometry.Pose"],
 )  # fmt: skip

@@ -23,14 +23,35 @@ _HOMES = {
     "train": "tokenstn.verbs.train",
     "evaluate": "tokenstn.verbs.evaluate",
     "compare": "tokenstn.verbs.compare",
+    "bench": "tokenstn.verbs.bench",
+    "predict": "tokenstn.verbs.predict",
+    "rectify": "tokenstn.verbs.rectify",
+    "export": "tokenstn.verbs.export",
+    "serve": "tokenstn.verbs.serve",
+    "demo": "tokenstn.verbs.demo",
 }
-_ROOMS = ("baselines", "data", "evaluation", "geometry", "models", "posteriors", "reports", "training")
+_ROOMS = (
+    "apps",
+    "baselines",
+    "benchmark",
+    "data",
+    "evaluation",
+    "geometry",
+    "inference",
+    "models",
+    "posteriors",
+    "reports",
+    "training",
+)
 
 if TYPE_CHECKING:
+    from tokenstn import apps as apps
     from tokenstn import baselines as baselines
+    from tokenstn import benchmark as benchmark
     from tokenstn import data as data
     from tokenstn import evaluation as evaluation
     from tokenstn import geometry as geometry
+    from tokenstn import inference as inference
     from tokenstn import models as models
     from tokenstn import posteriors as posteriors
     from tokenstn import reports as reports
@@ -42,9 +63,15 @@ if TYPE_CHECKING:
     from tokenstn.models.preprocessing import Preprocessing as Preprocessing
     from tokenstn.models.thresholds import Thresholds as Thresholds
     from tokenstn.models.tokenstn import TokenSTN as TokenSTN
+    from tokenstn.verbs.bench import bench as bench
     from tokenstn.verbs.compare import compare as compare
+    from tokenstn.verbs.demo import demo as demo
     from tokenstn.verbs.diagnose import diagnose as diagnose
     from tokenstn.verbs.evaluate import evaluate as evaluate
+    from tokenstn.verbs.export import export as export
+    from tokenstn.verbs.predict import predict as predict
+    from tokenstn.verbs.rectify import rectify as rectify
+    from tokenstn.verbs.serve import serve as serve
     from tokenstn.verbs.train import train as train
 
 

@@ -21,8 +21,19 @@ COMMANDS: dict[str, Callable] = {
     "train": verbs.train,
     "evaluate": verbs.evaluate,
     "compare": verbs.compare,
+    "bench": verbs.bench,
+    "predict": verbs.predict,
+    "rectify": verbs.rectify,
+    "export": verbs.export,
+    "serve": verbs.serve,
+    "demo": verbs.demo,
 }
-# arguments that take several words, which the parser does not see from a function
+# an argument by its place that may be left out, which the parser does not see from a function
+PERHAPS = {
+    "bench": ("experiment", "the name of an experiment, such as rotmnist, or a YAML file; own-data when left out"),
+    "demo": ("model", "a run folder, a model folder or an exported .onnx file; a small one for digits when left out"),
+}
+# arguments that take several words
 SEVERAL = {"compare": ("runs", "two or more folders that tokenstn evaluate or tokenstn train wrote")}
 
 
@@ -31,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser(next((argument for argument in given if not argument.startswith("-")), ""))
     debug = "--debug" in given
-    settings = parser.parse_args([argument for argument in given if argument != "--debug"])
+    settings = parser.parse_args(_with_flags([argument for argument in given if argument != "--debug"]))
     verb = settings.subcommand
     options: Namespace = settings[verb]
     options.pop("config", None)
@@ -51,6 +62,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb == "convert":
         print(result)
     return 0
+
+
+def _with_flags(given: list[str]) -> list[str]:
+    """``--quick`` alone means ``--quick=true``, for every option that is true or false."""
+    verb = next((COMMANDS[argument] for argument in given if argument in COMMANDS), None)
+    parameters = {} if verb is None else inspect.signature(verb).parameters
+    flags = {f"--{name}" for name, parameter in parameters.items() if isinstance(parameter.default, bool)}
+    after = [*given[1:], ""]
+    return [
+        f"{argument}=true" if argument in flags and following.lower() not in ("true", "false") else argument
+        for argument, following in zip(given, after, strict=True)
+    ]
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -76,10 +99,12 @@ def _parser(wanted: str) -> ArgumentParser:
         command = ArgumentParser(description=summary)
         if name == wanted:
             command.add_argument("--config", action="config", help="a YAML file with these settings")
-            several = SEVERAL.get(name)
-            if several is not None:
-                command.add_argument(several[0], nargs="+", type=str, help=several[1])
-            command.add_function_arguments(verb, as_positional=True, skip={several[0]} if several else set())
+            by_place = set()
+            for which, number in ((SEVERAL, "+"), (PERHAPS, "?")):
+                if name in which:
+                    command.add_argument(which[name][0], nargs=number, type=str, help=which[name][1])
+                    by_place.add(which[name][0])
+            command.add_function_arguments(verb, as_positional=True, skip=by_place)
         commands.add_subcommand(name, command, help=summary.splitlines()[0])
     return parser
 

@@ -16,7 +16,8 @@ SMALL = {"canprior-g": {"fields": 4}, "canprior-s": {"fields": 4}}
 def make(name: str, channels: int = 3, **options) -> TokenSTN | Rival:
     """A fresh method in evaluation mode, around a classifier whose answers differ from image to image."""
     torch.manual_seed(0)
-    shared = {"shared": "body", "localization_size": 32} if name.startswith("tokenstn") else {}
+    reads_tokens = name.startswith("tokenstn") and name != "tokenstn-pixels"
+    shared = {"shared": "body", "localization_size": 32} if reads_tokens else {}
     classifier = shake(PlainCNN(channels))
     torch.nn.init.normal_(classifier.head.weight)
     return create(name, classifier, **(SMALL.get(name, {}) | shared | options)).eval()

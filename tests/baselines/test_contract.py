@@ -16,6 +16,7 @@ from .makers import RIVALS, TRAINED, make, make_rival, noise_images
 # a fresh one has no pose of its own yet; its usual views are not the image as it is
 START = {
     "tokenstn": "looks at several poses until it is trained",
+    "tokenstn-pixels": "looks at several poses until it is trained",
     "tokenstn-gauss": "the paper's scale reaches the identity only in the limit",
     "tokenstn-gamma": "the paper's scale reaches the identity only in the limit",
     "tokenstn-point": "the paper's scale reaches the identity only in the limit",

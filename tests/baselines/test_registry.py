@@ -19,7 +19,7 @@ FAMILIES = {
 
 
 def test_every_described_method_can_be_built():
-    assert METHODS.keys() == _BUILDERS.keys() and len(METHODS) == 16
+    assert METHODS.keys() == _BUILDERS.keys() and len(METHODS) == 18
     assert all("\n" not in description for description in METHODS.values())
 
 
@@ -74,3 +74,13 @@ def test_an_unknown_option_is_answered_with_those_there_are():
 def test_a_bad_value_is_refused_with_a_sentence(name, options, said):
     with pytest.raises(ValueError, match=said):
         create(name, PlainCNN(), **options)
+
+
+def test_an_ablation_that_no_folder_can_hold_says_so(tmp_path):
+    model = create("tokenstn-pixels", PlainCNN())
+    assert isinstance(model, TokenSTN) and not isinstance(
+        model.localizer, type(create("tokenstn", small_vit()).localizer)
+    )
+    with pytest.raises(ValueError, match="nothing was written"):
+        model.save_pretrained(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()

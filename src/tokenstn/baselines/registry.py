@@ -17,6 +17,8 @@ from tokenstn.baselines.its import InverseTransformationSearch
 from tokenstn.baselines.polar import Polar
 from tokenstn.baselines.pstn import PSTNGamma, PSTNGauss
 from tokenstn.baselines.stn import SpatialTransformer
+from tokenstn.baselines.tokenstn_matrix import TokenSTNMatrix
+from tokenstn.baselines.tokenstn_pixels import TokenSTNPixels
 from tokenstn.baselines.tta import TestTimeAugmentation
 from tokenstn.baselines.vanilla import Vanilla
 from tokenstn.geometry import OneSidedScale, Primitive, Rotation, Shear
@@ -27,6 +29,8 @@ METHODS: dict[str, str] = {
     "tokenstn-gauss": "the paper's rectifier with a Gaussian posterior",
     "tokenstn-gamma": "the paper's rectifier with Student's t, from a Gamma on the precision",
     "tokenstn-point": "the paper's rectifier without a posterior",
+    "tokenstn-matrix": "an ablation: the six entries of the matrix from the shared tokens",
+    "tokenstn-pixels": "an ablation: the rectifier of this library with a ConvNet on pixels",
     "vanilla": "the classifier alone; local_averaging=True averages over ±10°",
     "tta": "the classifier's answers pooled over 4 random group elements",
     "its": "inverse transformation search with the classifier's own confidence, untrained",
@@ -56,11 +60,22 @@ def create(name: str, classifier: nn.Module | str, **options: Any) -> TokenSTN |
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; there are {', '.join(METHODS)}")
     build, fixed = _BUILDERS[name]
-    known = [option for option in _options_of(build) if option not in fixed]
+    known = options_of_method(name)
     unknown = [option for option in options if option not in known]
     if unknown:
         raise ValueError(f"{name} does not take {', '.join(unknown)}; its options are {', '.join(known)}")
     return build(classifier, **fixed, **options)
+
+
+def options_of_method(name: str) -> list[str]:
+    """What ``create`` takes for a method beside the classifier."""
+    build, fixed = _BUILDERS[name]
+    return [option for option in _options_of(build) if option not in fixed]
+
+
+def learns(name: str) -> bool:
+    """Whether a method has anything to train besides the classifier."""
+    return getattr(_BUILDERS[name][0], "learns", True)
 
 
 def _as_in_the_paper(
@@ -94,6 +109,8 @@ _BUILDERS: dict[str, tuple[Callable[..., TokenSTN | Rival], dict[str, Any]]] = {
     "tokenstn-gauss": (_as_in_the_paper, {"posterior": "gaussian"}),
     "tokenstn-gamma": (_as_in_the_paper, {"posterior": "student"}),
     "tokenstn-point": (_as_in_the_paper, {"posterior": "point"}),
+    "tokenstn-matrix": (TokenSTNMatrix, {}),
+    "tokenstn-pixels": (TokenSTNPixels, {}),
     "vanilla": (Vanilla, {}),
     "tta": (TestTimeAugmentation, {}),
     "its": (InverseTransformationSearch, {}),

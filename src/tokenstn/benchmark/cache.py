@@ -1,0 +1,69 @@
+"""A folder for each task: config.json, whatever it leaves, and result.json last of all. What has that is finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tokenstn.benchmark.task import Task, folder_of
+
+CONFIG, RESULT, ERROR = "config.json", "result.json", "error.txt"
+
+
+class Cache:
+    """Results by the hash of what they depend on, under one folder."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    def folder(self, task: Task) -> Path:
+        """Where a task leaves what it makes."""
+        return self.root / task.folder
+
+    def named(self, kind: str, key: str) -> Path:
+        """The folder of a task that is known by its key."""
+        return self.root / folder_of(kind, key)
+
+    def begin(self, task: Task) -> Path:
+        """Make the folder and keep the config; an error of the last time goes."""
+        folder = self.folder(task)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ERROR).unlink(missing_ok=True)
+        write_atomically(folder / CONFIG, json.dumps(task.config, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        return folder
+
+    def finish(self, task: Task, result: dict[str, Any]) -> None:
+        """Write the result: from here on the task counts as finished. Checkpoints are not needed any more."""
+        folder = self.folder(task)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        write_atomically(folder / RESULT, json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def fail(self, task: Task, trace: str) -> None:
+        """Keep what went wrong; the task is tried again on the next start."""
+        folder = self.folder(task)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / ERROR, trace)
+
+    def result(self, task: Task) -> dict[str, Any] | None:
+        """What a finished task found; None where it is not finished, or where its file is no JSON."""
+        try:
+            return json.loads((self.folder(task) / RESULT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def done(self, task: Task) -> bool:
+        """Whether the task is finished."""
+        return self.result(task) is not None
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """The whole file or nothing, also when the process is killed."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,122 @@
+"""The images of an experiment in its two phases: choosing, which never sees a test image, and the final cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from tokenstn.benchmark.experiment import DataSpec
+from tokenstn.data import ImageTable, UnreadableImageError, open_images, split_table
+from tokenstn.evaluation.sampling import data_checksum, stratified_limit
+
+Phase = Literal["choosing", "final"]
+LARGEST_HELD = 4 * 2**30  # bytes of pixels that are kept in memory
+SPLIT_SEED = 0  # splits that the data lack are the same for all seeds of an experiment
+ALWAYS_LOOKED = (".", ".assets", "data")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the images of a task are on this machine, and which of them: what a process needs to open them."""
+
+    source: str
+    phase: Phase
+    options: str = "{}"  # JSON, so that a place can be a key
+    final: str = "train"
+    limit: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Images:
+    """What is known of a data set in a phase: checksums and numbers of images by split, the classes."""
+
+    place: Place
+    checksums: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    classes: int = 0
+    multi_label: bool = False
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What training depends on: the images themselves, wherever they lie and whatever they are called."""
+        return {split: self.checksums[split] for split in ("train", "val") if split in self.checksums}
+
+    @property
+    def judged(self) -> str:
+        """The split that methods are judged on."""
+        return "val" if self.place.phase == "choosing" else "test"
+
+
+def find_file(name: str, folders: Sequence[str] = ()) -> str:
+    """A file or folder in the folders that are looked into; the name itself where it is in none of them."""
+    for folder in (*folders, *ALWAYS_LOOKED):
+        if (Path(folder) / name).exists():
+            return str(Path(folder) / name)
+    return name
+
+
+def describe(spec: DataSpec, phase: Phase, folders: Sequence[str] = ()) -> Images:
+    """Open a data set, and say what is in it; a ValueError with a sentence where it is not at hand."""
+    options = dict(spec.options)
+    if "root" not in options and not Path(find_file(spec.source, folders)).exists():
+        held = find_file(f"{spec.source}.npz", folders)  # MedMNIST by name, kept with the other files
+        source = held if Path(held).exists() else spec.source
+    else:
+        source = find_file(spec.source, folders)
+    place = Place(source, phase, json.dumps(options), spec.final, tuple(sorted(spec.limit.items())))
+    table = _as_it_is(place)
+    if not table.classes:
+        raise ValueError(f"{spec.source} has no labels, and a benchmark needs them")
+    return Images(
+        place,
+        {split: data_checksum(table, rows) for split, rows in table.splits.items()},
+        {split: len(rows) for split, rows in table.splits.items()},
+        len(table.classes),
+        table.multi_label,
+    )
+
+
+@lru_cache(maxsize=2)
+def open_place(place: Place) -> ImageTable:
+    """The table of a phase, its pixels in memory where they are of one size: decoding them every time takes long."""
+    return held(_as_it_is(place))
+
+
+def _as_it_is(place: Place) -> ImageTable:
+    table = split_table(open_images(place.source, **json.loads(place.options)), seed=SPLIT_SEED)
+    if place.limit:
+        limit = dict(place.limit)
+        rows = [stratified_limit(table, split, limit.get(split), SPLIT_SEED) for split in table.splits]
+        table = table.subset(torch.cat(rows))
+    if place.phase == "choosing":  # nothing of the test split can be read, by whatever mistake
+        return table.subset(torch.cat([table.split("train"), table.split("val")]))
+    if place.final == "train+val":
+        together = torch.cat([table.split("train"), table.split("val")]).sort().values
+        return replace(table, splits={"train": together, "test": table.split("test")})
+    return table
+
+
+def held(table: ImageTable, largest: int = LARGEST_HELD) -> ImageTable:
+    """The same images in memory if all have one size and there is room, else the table as it is."""
+    if isinstance(table.items, torch.Tensor) or table.boxes is not None:
+        return table
+    pixels: torch.Tensor | None = None
+    try:
+        for row in range(len(table)):
+            photo = table.read(row)
+            if pixels is None:
+                if len(table) * photo.numel() > largest:
+                    return table
+                pixels = torch.empty(len(table), *photo.shape, dtype=torch.uint8)
+            if photo.shape != pixels.shape[1:]:
+                return table
+            pixels[row] = photo
+    except UnreadableImageError:
+        return table  # whoever reads it next says which one
+    return table if pixels is None else replace(table, items=pixels)

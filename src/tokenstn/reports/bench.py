@@ -1,0 +1,42 @@
+"""Put what a benchmark found on disk: JSON, tables and figures, the latter made from the former alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tokenstn.evaluation.bench_results import BENCH_SCHEMA, BenchResults
+from tokenstn.evaluation.metrics_json import plain, restored
+from tokenstn.reports.bench_figures import curve_plot, pareto_plot
+from tokenstn.reports.bench_pages import latex, markdown
+from tokenstn.reports.svg import standalone_svg
+from tokenstn.reports.write import write_text
+
+
+def write_bench(results: BenchResults, folder: str | Path) -> list[Path]:
+    """NAME.json and all that is rendered from it."""
+    path = Path(folder) / f"{results.experiment}.json"
+    write_text(path, json.dumps(plain(results), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return [path, *render_bench(path)]
+
+
+def render_bench(path: str | Path) -> list[Path]:
+    """NAME.md, NAME.tex, NAME-pareto.svg and, where rows name a number of views, NAME-views.svg, beside NAME.json."""
+    path = Path(path)
+    results = read_bench(path)
+    files = {path.with_suffix(".md"): markdown(results), path.with_suffix(".tex"): latex(results)}
+    for plot in (pareto_plot(results), curve_plot(results)):
+        if plot is not None:
+            files[path.with_name(f"{plot.name}.svg")] = standalone_svg(plot)
+    return [write_text(place, text) for place, text in files.items()]
+
+
+def read_bench(path: str | Path) -> BenchResults:
+    """The results in a file that ``write_bench`` wrote."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict) or document.get("schema") != BENCH_SCHEMA:
+        raise ValueError(f"{path} holds no results of tokenstn bench ({BENCH_SCHEMA})")
+    return restored(BenchResults, document, str(path))

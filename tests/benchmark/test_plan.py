@@ -1,0 +1,126 @@
+"""From an experiment to tasks: what is shared, what depends on what, and what a change makes new."""
+
+import numpy as np
+import pytest
+import torch
+
+from tokenstn.benchmark.experiment import DataSpec, experiment_from
+from tokenstn.benchmark.plan import Planner, in_order
+from tokenstn.benchmark.tables import Place, describe, held, open_place
+from tokenstn.benchmark.tuning import tries_of
+from tokenstn.data import open_images
+
+from ..data.pictures import picture
+from .tiny import TINY, rows, tiny
+
+
+def planner(**changes) -> Planner:
+    made = Planner(experiment_from(tiny(**changes), "tiny", "tiny.yaml"))
+    made.look_up()
+    return made
+
+
+def cell(made: Planner, row: str = "stn", seed: int = 0, **changes):
+    spec = made.experiment.methods[row].changed(changes, "here")
+    return made.cell(row, spec, next(iter(made.experiment.data)), seed)
+
+
+def test_methods_of_a_seed_share_their_classifier_and_seeds_do_not():
+    made = planner()
+    stn, tokenstn = cell(made, "stn"), cell(made, "tokenstn")
+    assert stn.classifier.key == tokenstn.classifier.key != cell(made, "stn", seed=1).classifier.key
+    assert cell(made, "augmented").classifier.key != stn.classifier.key
+    assert [task.kind for task in stn.tasks] == ["classifier", "training", "cell"]
+    assert [task.kind for task in cell(made, "tta").tasks] == ["classifier", "cell"]  # nothing to train
+    tasks = in_order([stn, tokenstn])
+    assert len(tasks) == 5
+    done: set[str] = set()
+    for task in tasks:
+        assert set(task.needs) <= done
+        done.add(task.key)
+
+
+def test_what_is_changed_is_computed_again_and_nothing_else():
+    made = planner()
+    usual = cell(made)
+    keys = [task.key for task in usual.tasks]
+    assert [task.key for task in cell(planner()).tasks] == keys
+    slower = cell(made, recipe={"rate": 0.5})
+    assert [a.key == b for a, b in zip(slower.tasks, keys, strict=True)] == [True, False, False]
+    looked = cell(made, views=3)
+    assert [a.key == b for a, b in zip(looked.tasks, keys, strict=True)] == [True, True, False]
+    other = tiny()["classifier"] | {"arguments": {"embed_dim": 32, "depth": 2, "num_heads": 2}}
+    assert not {task.key for task in cell(planner(classifier=other)).tasks} & set(keys)
+    orbit = cell(planner(orbits={"rotation": {"group": "rotation", "order": 8}}))
+    assert [a.key == b for a, b in zip(orbit.tasks, keys, strict=True)] == [True, True, False]
+
+
+def test_the_same_images_elsewhere_are_the_same_task_and_other_images_are_not(tmp_path):
+    table = open_images("digits")
+    pixels, labels = table.items[:60, 0].numpy(), table.labels[:60].numpy()
+
+    def keys(name, x):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "few.npz", x_train=x[12:], y_train=labels[12:], x_test=x[:12], y_test=labels[:12])
+        return [task.key for task in cell(planner(data={name: {"source": str(tmp_path / name / "few.npz")}})).tasks]
+
+    first = keys("a", pixels)
+    assert keys("b", pixels) == first
+    changed = pixels.copy()
+    changed[3] += 1  # of the test split: training does not depend on it
+    assert [a == b for a, b in zip(keys("c", changed), first, strict=True)] == [True, True, False]
+
+
+def test_choosing_never_sees_a_test_image():
+    made = planner(tuning={"tries": 2}, methods=rows("vanilla", tokenstn={"tune": [{}, {"recipe": {"rate": 0.1}}]}))
+    (tried,) = [one for one in tries_of(made.experiment, made) if one.plans is not None]
+    assert tried.plans is not None and len(tried.plans) == 2
+    table = open_place(tried.plans[0].cell.place)
+    assert set(table.splits) == {"train", "val"} and len(table) == 52
+    assert tried.plans[0].cell.config["split"] == "val"
+    assert cell(made, "tokenstn").cell.config["split"] == "test"
+
+
+def test_the_budget_cuts_the_list_of_tries():
+    tune = [{}, {"recipe": {"rate": 0.1}}, {"recipe": {"rate": 0.2}}]
+    for tries, number in ((1, None), (2, 2), (9, 3)):
+        made = planner(tuning={"tries": tries}, methods={"tokenstn": {"tune": tune}})
+        (tried,) = tries_of(made.experiment, made)
+        assert (None if tried.plans is None else len(tried.plans)) == number
+
+
+def test_final_cells_may_train_on_the_validation_images_too():
+    source = {"source": "digits", "limit": {"train": 30, "val": 10, "test": 10}, "final": "train+val"}
+    made = planner(data={"digits": source})
+    assert made.images("digits").counts == {"train": 40, "test": 10}
+
+
+def test_data_that_are_not_there_are_named_with_the_reason():
+    made = planner(data={**TINY["data"], "photos": {"source": "no/such/folder"}})
+    assert list(made.missing) == ["photos"] and "no/such/folder" in made.missing["photos"]
+    weights = {"arch": "vit_tiny_patch16_224", "weights": "none.safetensors"}
+    assert "none.safetensors" in planner(classifier=weights, methods=rows("vanilla")).missing["digits"]
+
+
+def test_images_of_one_size_are_held_in_memory_and_others_are_left(tmp_path):
+    for name in ("a", "b"):
+        for number in range(2):
+            picture(tmp_path / name / f"{number}.png", size=(9, 7))
+    table = open_images(tmp_path)
+    kept = held(table)
+    assert isinstance(kept.items, torch.Tensor) and kept.items.shape[0] == 4
+    assert all(torch.equal(kept.read(row), table.read(row)) for row in range(4))
+    assert held(table, largest=10) is table
+    picture(tmp_path / "a" / "9.png", size=(5, 5))
+    mixed = open_images(tmp_path)
+    assert held(mixed) is mixed
+
+
+def test_a_file_is_found_in_the_folders_that_are_named(tmp_path):
+    table = open_images("digits")
+    x, y = table.items[:60, 0].numpy(), table.labels[:60].numpy()
+    np.savez(tmp_path / "few.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    assert describe(DataSpec("few.npz"), "final", (str(tmp_path),)).place.source == str(tmp_path / "few.npz")
+    with pytest.raises(ValueError, match=r"no data set 'few\.npz'"):
+        describe(DataSpec("few.npz"), "final")
+    assert Place("a", "final") == Place("a", "final")  # a key of the cache of open tables
