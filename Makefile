@@ -18,8 +18,9 @@ types: $(INSTALLED)
 architecture: $(INSTALLED)
 	$(BIN)/lint-imports
 
+# a file of tests stays in one process, so that what it prepares is prepared once
 pytest: $(INSTALLED) browser
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # Debian's Chromium, for the tests that open a report; elsewhere install it yourself, or they are skipped
 browser:

@@ -66,5 +66,5 @@ def test_several_labels_are_a_list():
 
 def test_a_model_that_nobody_can_prepare_images_for_is_refused():
     model = TokenSTN(Logits([0.0, 1.0]), primitives=(), input_size=(32, 32))
-    with pytest.raises(ValueError, match="prepared is not known"):
+    with pytest.raises(ValueError, match="does not say how its images are prepared"):
         preprocessing_of(model, "my-model")
