@@ -41,7 +41,7 @@ def describe(
     """One answer for each image of a prediction; ``photo_sizes`` are height and width of the photos."""
     probabilities = prediction.probabilities.float().cpu()
     best = probabilities.topk(min(top, probabilities.shape[1]), 1)
-    names = model.classes or tuple(map(str, range(probabilities.shape[1])))
+    names = model.class_names(probabilities.shape[1])
     sure = answer_confidence(probabilities, model.multi_label).tolist()
     estimated = [primitive.name for primitive in model.primitives]
     columns = pose_columns(prediction, photo_sizes, preprocessing, estimated) if estimated else {}

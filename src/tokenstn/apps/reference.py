@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader
 
 from tokenstn.apps.answer import Answer, describe, look
@@ -143,17 +142,13 @@ def measure(
     source: what the images are called; the table and its split when None.
     """
     prepared = preprocessing_of(model, "this model")
-    images = ImageDataset(
-        table, split, size=prepared.size, resize=prepared.resize, crop_share=prepared.crop_share,
-        interpolation=prepared.interpolation, channels=len(prepared.mean), on_bad="skip",
-    )  # fmt: skip
-    device = next(model.parameters(), torch.zeros(())).device
+    images = ImageDataset(table, split, **prepared.fitting, on_bad="skip")
 
     def answers() -> Iterable[Answer]:
         for batch in DataLoader(images, batch_size=batch_size, collate_fn=collate):
             if len(batch["image"]):
                 sizes = [(height, width) for height, width in batch["photo_size"].tolist()]
-                prediction = look(model, batch["image"].to(device), prepared, views)
+                prediction = look(model, batch["image"].to(model.device), prepared, views)
                 yield from describe(model, prediction, sizes, prepared)
 
     return summarise(answers(), source or (table.name if split is None else f"{table.name}, {split}"))

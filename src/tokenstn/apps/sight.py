@@ -65,14 +65,13 @@ class Sight:
 def look_at(model: TokenSTN, photo: Tensor, views: int | str = "auto") -> Sight:
     """Call a model on a photo ``(C, H, W)`` uint8, with the channels that it takes, and keep what it believes."""
     prepared = preprocessing_of(model, "this model")
-    device = next(model.parameters(), torch.zeros(())).device
-    images = to_float(prepare(photo, prepared).unsqueeze(0).to(device), prepared.mean, prepared.std)
+    images = to_float(prepare(photo, prepared).unsqueeze(0).to(model.device), prepared.mean, prepared.std)
     prediction = model(images, views=views)
     posteriors = model.localize(images)  # once more, for the belief itself
     size = (photo.shape[1], photo.shape[2])
     answer = describe(model, prediction, [size], prepared)[0]
     bare = model.classify(images, {}).probabilities
-    names = model.classes or tuple(map(str, range(bare.shape[1])))
+    names = model.class_names(bare.shape[1])
     rectified, needles = photo, []
     if posteriors:
         pose = photo_poses(prediction, [size], prepared)

@@ -69,14 +69,13 @@ class ModelWorker(litserve.LitAPI):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches every process: the first one ends the others
         self.model = tokenstn.load(self.path).to(device)
         self.preprocessing = preprocessing_of(self.model, self.path)
-        self.place = next(self.model.parameters(), torch.zeros(())).device  # an exported file stays on the CPU
 
     def decode_request(self, request: Task, **_: Any) -> Task:
         return request
 
     def predict(self, x: list[Task], **_: Any) -> list[Reply]:
         start = time.perf_counter()
-        images = torch.from_numpy(np.stack([task.image for task in x])).to(self.place)
+        images = torch.from_numpy(np.stack([task.image for task in x])).to(self.model.device)
         prediction = look(self.model, images, self.preprocessing, self.views)
         answers = describe(self.model, prediction, [task.photo_size for task in x], self.preprocessing, self.top)
         first = Reply(answers[0], len(x), time.perf_counter() - start)

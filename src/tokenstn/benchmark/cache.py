@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from tokenstn.benchmark.task import Task, folder_of
+from tokenstn.inference.files import write_text
 
 CONFIG, RESULT, ERROR = "config.json", "result.json", "error.txt"
 
@@ -32,20 +32,20 @@ class Cache:
         folder = self.folder(task)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ERROR).unlink(missing_ok=True)
-        write_atomically(folder / CONFIG, json.dumps(task.config, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        write_text(folder / CONFIG, json.dumps(task.config, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
         return folder
 
     def finish(self, task: Task, result: dict[str, Any]) -> None:
         """Write the result: from here on the task counts as finished. Checkpoints are not needed any more."""
         folder = self.folder(task)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        write_atomically(folder / RESULT, json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_text(folder / RESULT, json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
     def fail(self, task: Task, trace: str) -> None:
         """Keep what went wrong; the task is tried again on the next start."""
         folder = self.folder(task)
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / ERROR, trace)
+        write_text(folder / ERROR, trace)
 
     def result(self, task: Task) -> dict[str, Any] | None:
         """What a finished task found; None where it is not finished, or where its file is no JSON."""
@@ -57,13 +57,3 @@ class Cache:
     def done(self, task: Task) -> bool:
         """Whether the task is finished."""
         return self.result(task) is not None
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """The whole file or nothing, also when the process is killed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content.encode("utf-8", errors="replace") if isinstance(content, str) else content)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from tokenstn.baselines import create
 from tokenstn.baselines.registry import options_of_method
-from tokenstn.benchmark.cache import write_atomically
 from tokenstn.benchmark.settings import SIZES, options_of
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.method import Method
+from tokenstn.inference.files import written_whole
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
@@ -81,7 +81,8 @@ def save_weights(model: nn.Module, folder: Path, without: str | None = None) -> 
         if without is None or not key.startswith(without)
     }
     content = to_bytes(tensors)
-    write_atomically(folder / WEIGHTS, content)
+    with written_whole(folder / WEIGHTS) as beside:
+        beside.write_bytes(content)
     return hashlib.sha256(content).hexdigest()
 
 

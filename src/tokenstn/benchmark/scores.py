@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tokenstn.benchmark.cache import write_atomically
 from tokenstn.evaluation.bench_results import DoubtScores, OrbitScores
 from tokenstn.evaluation.evaluate import Examination
 from tokenstn.evaluation.results import ClassEntropy, UncertaintyScore
+from tokenstn.inference.files import write_text
 
 
 def orbit_scores(examined: Examination) -> OrbitScores:
@@ -50,7 +50,7 @@ def file_name(name: str) -> str:
 def write_json(path: Path, document: Any) -> None:
     """JSON without NaN, the whole file or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _mean_entropy(found: ClassEntropy) -> float | None:

@@ -38,15 +38,7 @@ class Photos(ImageDataset):
     """
 
     def __init__(self, table: ImageTable, rows: Tensor, preprocessing: Preprocessing) -> None:
-        super().__init__(
-            table,
-            size=preprocessing.size,
-            resize=preprocessing.resize,
-            crop_share=preprocessing.crop_share,
-            interpolation=preprocessing.interpolation,
-            channels=len(preprocessing.mean),
-            on_bad="skip",
-        )
+        super().__init__(table, **preprocessing.fitting, on_bad="skip")
         self.rows = rows
         self.preprocessing = preprocessing
 

@@ -29,7 +29,7 @@ class AnswerColumns:
         blank = self._blank(views)
         outputs = blank.probabilities.shape[1]
         self._top = min(top, outputs)
-        self._names = np.asarray(model.classes or [str(k) for k in range(outputs)], dtype=object)
+        self._names = np.asarray(model.class_names(outputs), dtype=object)
         if len(self._names) != outputs:
             raise ValueError(f"the model names {len(self._names)} classes and tells {outputs} apart: a broken folder")
         self.schema = self._schema(blank).with_metadata({b"tokenstn": json.dumps(about).encode()})
@@ -77,8 +77,7 @@ class AnswerColumns:
     def _blank(self, views: Views) -> Prediction:
         """The answer to a blank image, which has all the columns that there will be."""
         preprocessing = preprocessing_of(self._model)
-        device = next(self._model.parameters(), torch.zeros(())).device
-        pixels = torch.zeros(1, len(preprocessing.mean), *preprocessing.size, device=device)
+        pixels = torch.zeros(1, len(preprocessing.mean), *preprocessing.size, device=self._model.device)
         return self._model(pixels, views=views)
 
     def _schema(self, blank: Prediction) -> pa.Schema:

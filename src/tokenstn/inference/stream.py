@@ -58,7 +58,7 @@ def answers(
         for start in range(0, len(rows), batch_size)
     ]
     loader = DataLoader(
-        _dataset(images, preprocessing),
+        ImageDataset(images.table, **preprocessing.fitting, on_bad="skip"),
         batch_sampler=_Batches([rows for _, rows, _ in batches]),
         num_workers=min(workers, len(batches)),
         collate_fn=collate,
@@ -90,18 +90,6 @@ def _answer(
     moved = pixels.to(fabric.device, non_blocking=True)
     with fabric.autocast():
         return model(to_float(moved, preprocessing.mean, preprocessing.std), views=views)
-
-
-def _dataset(images: ImageList, preprocessing: Preprocessing) -> ImageDataset:
-    return ImageDataset(
-        images.table,
-        size=preprocessing.size,
-        resize=preprocessing.resize,
-        crop_share=preprocessing.crop_share,
-        interpolation=preprocessing.interpolation,
-        channels=len(preprocessing.mean),
-        on_bad="skip",
-    )
 
 
 def _sizes(images: ImageList, batch: dict[str, Any]) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -58,6 +58,12 @@ class Preprocessing:
             box: left, top, right, bottom in pixels, where that part of the photo is cut out first.
         """
         return fit_matrix(photo_size, self.size, self.resize, self.crop_share, box)
+
+    @property
+    def fitting(self) -> dict[str, Any]:
+        """What ``data.ImageDataset`` takes to prepare images so."""
+        names = ("size", "resize", "crop_share", "interpolation")
+        return {**{name: getattr(self, name) for name in names}, "channels": len(self.mean)}
 
     @classmethod
     def of(cls, classifier: nn.Module, size: tuple[int, int]) -> Preprocessing | None:

@@ -128,6 +128,15 @@ class TokenSTN(nn.Module, Pretrained):
         return len(self.primitives) == 0  # "not" breaks the graph of a compiled model
 
     @property
+    def device(self) -> torch.device:
+        """Where its parameters are; the CPU for a model without any, such as an exported one."""
+        return next(self.parameters(), torch.zeros(())).device
+
+    def class_names(self, outputs: int) -> tuple[str, ...]:
+        """What its ``outputs`` answers are called: the classes, or numbers where these are not known."""
+        return self.classes or tuple(map(str, range(outputs)))
+
+    @property
     def preprocessing(self) -> Preprocessing | None:
         """What the images went through, where it is known."""
         return self.backbone.preprocessing

@@ -16,16 +16,7 @@ OnBad = Literal["raise", "skip"]
 
 def prepared(table: ImageTable, split: str, preprocessing: Preprocessing, on_bad: OnBad = "raise") -> ImageDataset:
     """The images of a split, fitted as the preprocessing says, in as many channels as it has statistics for."""
-    return ImageDataset(
-        table,
-        split,
-        size=preprocessing.size,
-        resize=preprocessing.resize,
-        crop_share=preprocessing.crop_share,
-        interpolation=preprocessing.interpolation,
-        channels=len(preprocessing.mean),
-        on_bad=on_bad,
-    )
+    return ImageDataset(table, split, **preprocessing.fitting, on_bad=on_bad)
 
 
 def load(

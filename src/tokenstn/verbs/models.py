@@ -89,8 +89,7 @@ def outputs_of(model: TokenSTN) -> int:
     """How many classes the classifier tells apart, from its answer to a blank image."""
     mean = () if model.preprocessing is None else model.preprocessing.mean
     channels = model.backbone.channels or len(mean) or 3
-    device = next(model.parameters(), torch.zeros(())).device
-    blank = torch.zeros(1, channels, *model.backbone.input_size, device=device)
+    blank = torch.zeros(1, channels, *model.backbone.input_size, device=model.device)
     return model.eval().classify(blank, {}).probabilities.shape[1]
 
 

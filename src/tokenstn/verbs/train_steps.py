@@ -210,7 +210,7 @@ def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Ten
     Those with a label, where there are any.
     """
     assert model.preprocessing is not None
-    device = next(model.parameters()).device
+    device = model.device
     few = table.subset(stratified_limit(table, "val", PROBED))
     batch = next(iter(load(few, "val", model.preprocessing, PROBED, on_bad=on_bad)))
     images = to_float(batch["image"].to(device), model.preprocessing.mean, model.preprocessing.std)
