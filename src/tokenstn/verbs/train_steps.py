@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -29,6 +30,7 @@ from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say
 
 PROBED = 512  # validation images that the checks before training look at, at most
 EVALUATED = 2000  # validation images that the run is judged by, at most
+LEAST_STEPS = 1500  # of the optimizer, that a rectifier needs however few its images are
 
 
 def console() -> Console:
@@ -40,6 +42,17 @@ def device_of(machine: Machine) -> torch.device:
     """The device that Lightning will take, for what is done before and after its training."""
     wants_gpu = machine.accelerator in ("auto", "gpu", "cuda")
     return torch.device("cuda" if wants_gpu and torch.cuda.is_available() else "cpu")
+
+
+def enough_epochs(settings: Recipe, images: int) -> Recipe:
+    """The recipe with as many epochs as make ``LEAST_STEPS`` steps, where a set of so few images needs more.
+
+    >>> from tokenstn.training.recipes import DEFAULT
+    >>> enough_epochs(DEFAULT, 1280).epochs, enough_epochs(DEFAULT, 60_000).epochs
+    (150, 60)
+    """
+    steps = max(1, images // settings.batch_size)  # in an epoch: a short last batch is left out
+    return replace(settings, epochs=max(settings.epochs, math.ceil(LEAST_STEPS / steps)))
 
 
 def with_rectifier(
