@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint types architecture pytest browser install quickstart picture clean
+.PHONY: test lint types architecture pytest browser install docs quickstart picture clean
 
 test: lint types architecture pytest
 
@@ -34,8 +34,12 @@ install: $(INSTALLED)
 # installed again only when what is to be installed has changed
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev,export,medical,serve,demo]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[dev,docs,export,medical,serve,demo]" --constraint constraints.txt
 	touch $@
+
+# the site, with every example on its pages run: build/site/index.html
+docs: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
 quickstart: $(INSTALLED)
@@ -47,4 +51,4 @@ picture: $(INSTALLED)
 	$(BIN)/python examples/own_training_loop.py --picture docs/one_image.png
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .import_linter_cache .hypothesis

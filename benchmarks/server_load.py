@@ -41,17 +41,19 @@ TOLERANCE = 1e-4  # of probabilities; batches of another size round differently
 
 @dataclass(frozen=True)
 class Storm:
-    """What happened while many clients asked at once."""
+    """What happened while many clients asked at once. refused: too many were waiting; failed: anything else."""
 
     clients: int
     seconds: float
     answered: int
+    refused: int
     failed: dict[str, int]
     different: int
     largest_difference: float
     per_second: float
     median_ms: float
     percentile_99_ms: float
+    refused_percentile_99_ms: float | None
 
 
 def pictures(count: int = 64, seed: int = 0) -> list[bytes]:
@@ -97,8 +99,11 @@ def storm(
     address: str, files: list[bytes], expected: list[dict[str, Any]], clients: int, seconds: float,
     token: str | None = None,
 ) -> Storm:  # fmt: skip
-    """Let clients ask for some seconds, each as soon as it has its answer, and compare every answer."""
-    lock, times, failed, differences = threading.Lock(), [], Counter(), []
+    """Let clients ask for some seconds, each as soon as it has its answer, and compare every answer.
+
+    Who is told that too many are waiting tries again after a tenth of a second.
+    """
+    lock, times, failed, differences, refusals = threading.Lock(), [], Counter(), [], []
     until = time.monotonic() + seconds
 
     def ask(first: int) -> None:
@@ -109,8 +114,13 @@ def storm(
             try:
                 answer = client.predict(files[k])
             except (ServerRefusedError, OSError) as error:
+                took = time.perf_counter() - start
                 with lock:
-                    failed[str(error)] += 1
+                    if getattr(error, "status", None) == 503:
+                        refusals.append(took)
+                    else:
+                        failed[str(error)] += 1
+                time.sleep(0.1)
                 continue
             took = time.perf_counter() - start
             apart = difference(answer, expected[k])
@@ -127,11 +137,16 @@ def storm(
         one.join()
     took = time.monotonic() - start
     return Storm(
-        clients=clients, seconds=round(took, 1), answered=len(times), failed=dict(failed),
+        clients=clients, seconds=round(took, 1), answered=len(times), refused=len(refusals), failed=dict(failed),
         different=sum(apart > TOLERANCE for apart in differences), largest_difference=max(differences, default=0.0),
         per_second=round(len(times) / took, 1), median_ms=round(1000 * statistics.median(times), 1),
-        percentile_99_ms=round(1000 * statistics.quantiles(times, n=100)[98], 1),
+        percentile_99_ms=_percentile_99_ms(times),
+        refused_percentile_99_ms=_percentile_99_ms(refusals) if len(refusals) > 1 else None,
     )  # fmt: skip
+
+
+def _percentile_99_ms(seconds: list[float]) -> float:
+    return round(1000 * statistics.quantiles(seconds, n=100)[98], 1)
 
 
 def flood(address: str, file: bytes, requests: int, token: str | None = None) -> dict[int, int]:

@@ -43,6 +43,7 @@ _ROOMS = (
     "reports",
     "training",
 )
+__all__ = [*_HOMES, *_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from tokenstn import apps as apps
@@ -84,4 +85,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *_ROOMS])
+    return sorted([*globals(), *__all__])

@@ -1,19 +1,26 @@
 """The command line: parses and prints, nothing else. Every command is the function of the same name in ``verbs``.
 
-Exit codes: 0 done, 1 something broke, 2 a mistake in the call or in what it was given, 130 interrupted.
+Exit codes: 0 done; 1 something broke, such as a process that the command needs; 2 refused with a sentence: a mistake in
+the call, in what it was given, or in where it should write; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import warnings
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from tokenstn import verbs
+from tokenstn.system.documents import read_yaml
+from tokenstn.system.processes import DeadProcessError
+from tokenstn.system.stopping import Stopped, terminated_like_interrupted
+from tokenstn.verbs.telemetry import no_telemetry
 
 COMMANDS: dict[str, Callable] = {
     "diagnose": verbs.diagnose,
@@ -28,6 +35,12 @@ COMMANDS: dict[str, Callable] = {
     "serve": verbs.serve,
     "demo": verbs.demo,
 }
+EXIT_CODES = (
+    "exit codes:\n"
+    "    0 done, 1 something broke, 2 refused (the sentence says why), 130 interrupted (Ctrl-C),\n"
+    "    143 terminated (SIGTERM)\n"
+    "    Stopped and called again, predict, rectify, bench and train --resume=true go on where they were."
+)
 # an argument by its place that may be left out, which the parser does not see from a function
 PERHAPS = {
     "bench": ("experiment", "the name of an experiment, such as rotmnist, or a YAML file; own-data when left out"),
@@ -39,21 +52,41 @@ SEVERAL = {"compare": ("runs", "two or more folders that tokenstn evaluate or to
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    no_telemetry()
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser(next((argument for argument in given if not argument.startswith("-")), ""))
     debug = "--debug" in given
-    settings = parser.parse_args(_with_flags([argument for argument in given if argument != "--debug"]))
+    mistake = _broken_config(given)
+    if mistake is not None:
+        print(f"tokenstn: {mistake}", file=sys.stderr)
+        return 2
+    try:
+        settings = parser.parse_args(_with_flags([argument for argument in given if argument != "--debug"]))
+    except Exception as mistake:  # what the parser stumbles over: a mapping where several words belong
+        if debug:
+            raise
+        print(f"tokenstn: the settings cannot be read ({mistake}): see --help", file=sys.stderr)
+        return 2
     verb = settings.subcommand
     options: Namespace = settings[verb]
     options.pop("config", None)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), terminated_like_interrupted():
             warnings.simplefilter("once", UserWarning)
             warnings.showwarning = _show_warning
             result = COMMANDS[verb](**options.as_dict())
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Stopped as stopped:
+        if stopped.code:  # all but the first of several processes say nothing
+            print(f"tokenstn {verb}: {stopped}", file=sys.stderr)
+        return int(stopped.code or 0)
+    except DeadProcessError as broken:
+        if debug:
+            raise
+        print(f"tokenstn {verb}: {broken}", file=sys.stderr)
+        return 1
     except (ValueError, OSError) as mistake:
         if debug:
             raise
@@ -62,6 +95,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb == "convert":
         print(result)
     return 0
+
+
+def _broken_config(given: list[str]) -> str | None:
+    """Why a file of settings cannot be read; None where it can. The parser believes all that it says, to the end."""
+    for word, following in zip(given, [*given[1:], ""], strict=True):
+        name = following if word == "--config" else word.partition("--config=")[2]
+        if os.path.isfile(name):
+            try:
+                read_yaml(Path(name))
+            except (OSError, ValueError) as error:
+                return str(error)
+    return None
 
 
 def _with_flags(given: list[str]) -> list[str]:
@@ -92,6 +137,7 @@ def _parser(wanted: str) -> ArgumentParser:
         formatter_class=_Help,  # this and the next hold for the commands too
         allow_abbrev=False,
         description="Image classification that does not depend on how the camera was held. --debug shows tracebacks.",
+        epilog=EXIT_CODES,
     )
     commands = parser.add_subcommands(required=True)
     for name, verb in COMMANDS.items():

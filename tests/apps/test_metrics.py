@@ -122,3 +122,21 @@ def test_without_a_reference_everything_else_is_counted():
     assert found["tokenstn_rotation_deg_bucket", ("le", "30.0")] == 1
     assert found["tokenstn_rotation_deg_bucket", ("le", "0.0")] == 0
     assert not any(name[0].startswith(("tokenstn_drift", "tokenstn_reference", "tokenstn_scale")) for name in found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"images": "many"}, {"source": None}, {"shares": []}, {"shares": {"views": [None] * 7}},
+        {"shares": {"views": [2.0] * 7}}, {"classes": ["a"]}, {"classes": {"a": None}}, {"classes": {"a": float("nan")}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_reference_that_was_edited_is_refused_when_it_is_read(change, tmp_path):
+    """And not when the first client asks for /metrics."""
+    path = Reference(3, "digits, val", {"views": [1 / 7] * 7}, {"a": 1.0}).write(tmp_path)
+    assert Reference.read(tmp_path) is not None
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, **change, "edges": {"views": document["edges"]["views"]}}))
+    with pytest.raises(ValueError, match=r"reference\.json cannot be used"):
+        Reference.read(tmp_path)

@@ -26,6 +26,7 @@ pytest.importorskip("litserve", reason="litserve is not installed")
 load = load_test()
 TOKEN = "wake up"
 QUEUE, BYTES, PIXELS = 40, 200_000, 90_000
+STRANGE = "of-a-stranger"  # in a path that was opened, it fails the tests of this file when the server ends
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,8 @@ def server():
     address = f"http://127.0.0.1:{port}"
     words = ["serve", str(embedded_model()), f"--port={port}", f"--queue={QUEUE}"]
     words += [f"--max_request_bytes={BYTES}", f"--max_pixels={PIXELS}"]
-    with command(*words, url=f"{address}/health", environment={"TOKENSTN_TOKEN": TOKEN}) as process:
+    environment = {"TOKENSTN_TOKEN": TOKEN, "WITNESS_PATHS": STRANGE}
+    with command(*words, url=f"{address}/health", environment=environment) as process:
         yield address, process
 
 
@@ -97,7 +99,7 @@ def test_a_form_json_and_bytes_get_the_offline_answer(address, files, expected):
     [
         (form(bytes(BYTES)), None, 413, "more than 200,000 bytes"),
         (json.dumps({"image": "A" * BYTES}).encode(), "application/json", 413, "more than 200,000 bytes"),
-        (png(400, 300), "image/png", 413, "400 × 300 pixels are more than 90,000"),
+        (png(400, 300), "image/png", 413, "400 × 300 pixels are more than the 90,000"),
         (b"no image at all", "image/png", 422, "not an image"),
         (png(40, 30)[:-20], "image/png", 422, "truncated"),
         (b"", "image/png", 422, "empty"),
@@ -123,6 +125,31 @@ def test_a_body_without_a_length_is_cut_off_too(address):
         for _ in range(8):  # 262,144 bytes
             connection.sendall(chunk)
         assert b" 413 " in connection.recv(64)
+
+
+def test_no_path_of_a_request_reaches_the_disk(address, files, tmp_path):
+    """The server's opened files are watched, see ``environment`` above: here is what it must not open."""
+    there = tmp_path / f"{STRANGE}.png"
+    there.write_bytes(files[1])
+    for path in (str(there), f"../../../../../..{there}", f"file://{there}", f"{there}\x00.png"):
+        body = f'--edge\r\nContent-Disposition: form-data; name="image"; filename="{path}"\r\n\r\n'.encode()
+        kind = "multipart/form-data; boundary=edge"
+        assert post(address, body + files[2] + b"\r\n--edge--\r\n", kind)[0] in (200, 400)
+        text = f'--edge\r\nContent-Disposition: form-data; name="image"\r\n\r\n{path}\r\n--edge--\r\n'.encode()
+        assert post(address, text, kind)[0] == 400
+        assert post(address, json.dumps({"image": path}).encode(), "application/json")[0] == 400
+        assert post(address, path.encode(), "image/png")[0] == 422
+    for path in (f"/docs/..{there}", f"/{there}", f"/static{there}", f"/predict?image={there}"):
+        with pytest.raises(urllib.error.HTTPError, match=r"40[45]"):
+            get(address, path, TOKEN)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads /proc/net")
+def test_it_listens_on_loopback_alone(server):
+    address, process = server
+    port = int(address.rpartition(":")[2])
+    listening = listening_on(port)
+    assert listening == {"127.0.0.1"} and process.poll() is None
 
 
 def test_without_the_token_there_is_no_answer(address, files):
@@ -210,6 +237,21 @@ def test_a_flood_is_turned_away_and_does_no_harm(address, files, expected):
     assert load.difference(answer, expected[1]) <= load.TOLERANCE
 
 
+def test_slow_clients_hold_no_place(address, files, expected):
+    """Twice as many as may wait have begun a request and do not go on; others are answered as ever."""
+    host, port = address.removeprefix("http://").split(":")
+    head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: image/png\r\n"
+    slow = [socket.create_connection((host, int(port)), timeout=10) for _ in range(2 * QUEUE)]
+    for connection in slow:
+        connection.sendall(f"{head}Content-Length: 1000\r\n\r\nab".encode())
+    for k, file in enumerate(files):
+        assert load.difference(predict(file, address, TOKEN), expected[k]) <= load.TOLERANCE
+    assert metrics(address)["tokenstn_requests_in_flight"] == 0
+    for connection in slow:
+        connection.close()
+    assert post(address, files[0], "image/png")[0] == 200  # nor did their going do harm
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the worker in /proc")
 def test_a_worker_that_dies_is_replaced(server, files, expected):
     address, process = server
@@ -255,6 +297,18 @@ def test_sigterm_finishes_what_was_accepted(server, files, expected):
     assert "every request that was accepted is answered" in said and "Traceback" not in said
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
+
+
+def listening_on(port):
+    """The addresses on which somebody listens at a port; IPv6 as it stands in the table."""
+    found = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            place, state = line.split()[1], line.split()[3]
+            host, at = place.split(":")
+            if state == "0A" and int(at, 16) == port:
+                found.add(socket.inet_ntoa(bytes.fromhex(host)[::-1]) if len(host) == 8 else host)
+    return found
 
 
 def worker_of(server, but=None):

@@ -2,10 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
+from torchvision.transforms.v2 import functional as F
 
 from tokenstn.data import fit, fit_matrix
+from tokenstn.data.fit import fit_pixels
 from tokenstn.geometry import Pose, frame_to_pixels, invert, pixels_to_frame, warp
 
 PHOTOS = [(301, 457), (457, 301), (233, 997), (640, 480), (97, 97), (40, 55)]
@@ -120,11 +124,49 @@ def test_tiny_and_extreme_photos_fit(photo, resize):
     assert torch.isfinite(fit_matrix(photo, (16, 24), resize)).all()
 
 
+@pytest.mark.parametrize("photo", [(5, 900), (900, 5), (6, 901), (901, 6)])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_a_photo_of_any_length_is_cut_as_if_it_were_resized_whole(photo, interpolation):
+    y, x = torch.meshgrid(*(torch.arange(side) / 4 for side in photo), indexing="ij")
+    image = torch.stack([127 * (1 + torch.sin(x + k) * torch.cos(y - k)) for k in range(3)]).to(torch.uint8)
+    scale = 17 / min(photo)
+    whole = F.resize(image, [round(side * scale) for side in photo], F.InterpolationMode(interpolation), antialias=True)
+    top, left = ((side - 17) // 2 for side in whole.shape[1:])
+    expected = whole[:, top : top + 17, left : left + 17].float()
+    difference = fit(image, (17, 17), interpolation=interpolation).float() - expected
+    assert difference.abs().max() <= 2 and difference.abs().mean() < 0.3
+
+
+@pytest.mark.parametrize("photo", [(1, 10_000_000), (10_000_000, 1), (3, 2_000_000)])
+@pytest.mark.parametrize("resize", ["crop", "pad", "squash"])
+def test_the_longest_photos_need_no_more_room_than_they_have(photo, resize):
+    """Resized before it is cut, the first would have 500,000,000,000 pixels."""
+    image = torch.full((1, 1, 1), 9, dtype=torch.uint8).expand(1, *photo)
+    assert fit(image, (224, 224), resize).unique().tolist() == [9]
+
+
+@pytest.mark.parametrize("photo", [(7, 1), (1, 7), (7, 5), (30, 2000)])
+@pytest.mark.parametrize("size", [(1, 1), (5, 1), (1, 5), (9, 1)])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_one_column_is_made_as_pillow_makes_it(photo, size, interpolation):
+    """torch itself fails for bytes in colour, and repeats the first row for floating point."""
+    pixels = torch.randint(0, 256, (3, *photo), dtype=torch.uint8)
+    method = Image.Resampling[interpolation.upper()]
+    image = Image.fromarray(pixels.movedim(0, -1).numpy()).resize(size[::-1], method)
+    expected = torch.from_numpy(np.array(image)).movedim(-1, 0).float()
+    for given in (pixels, pixels.movedim(0, -1).contiguous().movedim(-1, 0)):
+        assert (fit(given, size, "squash", interpolation=interpolation).float() - expected).abs().max() <= 1
+    exact = fit_pixels(pixels[None].float(), size, "squash", interpolation=interpolation)[0].clamp(0, 255)
+    assert (exact - expected).abs().max() <= 8  # Pillow cuts values off between its two steps
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"resize": "stretch"}, "one of crop, pad, squash"),
         ({"crop_share": 0.0}, "crop_share 0.0"),
+        ({"crop_share": 1e-9}, "crop_share 1e-09"),
+        ({"crop_share": math.nan}, "crop_share nan"),
         ({"size": (0, 5)}, "at least 1"),
         ({"interpolation": "nearest"}, "bilinear or bicubic"),
         ({"image": torch.zeros(3, 4, 4)}, "uint8"),

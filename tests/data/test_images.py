@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from tokenstn.data import UnreadableImageError, images, read_image
+from tokenstn.data import UnreadableImageError, images, opening, read_image
 
 from .pictures import noise
 
@@ -115,7 +115,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 
 
 def test_an_image_above_the_pixel_limit_is_refused_before_it_is_decoded(monkeypatch):
-    monkeypatch.setattr(images, "PIXEL_LIMIT", 62)
+    monkeypatch.setattr(opening, "PIXEL_LIMIT", 62)
     with pytest.raises(UnreadableImageError, match="7 × 9 pixels are more than the 62"):
         read_image(encoded(COLOUR))
 

@@ -82,3 +82,11 @@ def test_unlabelled_rows_are_fine():
 def test_images_in_memory_are_read_with_the_channels_asked_for():
     assert table().read(3).shape == (1, 4, 4)
     assert table().read(3, channels=3).unique().tolist() == [3]
+
+
+def test_a_class_whose_name_is_no_text_is_refused_before_anything_is_trained():
+    name = b"caf\xe9".decode("utf-8", errors="surrogateescape")
+    with pytest.raises(ValueError, match="is no text in UTF-8; rename it"):
+        ImageTable(
+            "photos", torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, 1]), ("café", name), channels=1
+        )

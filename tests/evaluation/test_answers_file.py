@@ -61,3 +61,25 @@ def test_no_file_is_none_and_a_broken_one_a_sentence(found, tmp_path):
     np.savez(path, format=np.array(1), rows=np.array([{}], dtype=object))  # a pickle inside is not opened
     with pytest.raises(ValueError, match="cannot be read"):
         load_answers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("shape", np.array([10**9, 10**9])), ("shape", np.array([-1, 5])), ("shape", np.array([2.5, 5.0])), ("shape", np.array(7)),
+        ("rows", np.arange(3)), ("labelled", np.ones(5)), ("bare_correct", np.zeros((2, 2), np.uint8)),
+        ("bare_predicted", np.zeros((9, 9), np.uint8)), ("bare_predicted", np.zeros((2, 5), complex)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_answers_that_are_not_as_many_as_they_say_are_refused(key, value, tmp_path):
+    arrays = {
+        "format": np.array(1), "rows": np.arange(5), "clusters": np.arange(5), "labelled": np.ones(5, bool),
+        "shape": np.array([2, 5]), "bare_correct": np.packbits(np.ones((2, 5), bool)),
+        "bare_predicted": np.zeros((2, 5), np.uint8),
+    }  # fmt: skip
+    np.savez(tmp_path / "answers.npz", **arrays)
+    assert load_answers(tmp_path).bare.correct.all()
+    np.savez(tmp_path / "answers.npz", **{**arrays, key: value})
+    with pytest.raises(ValueError, match=r"answers\.npz cannot be read"):
+        load_answers(tmp_path)

@@ -20,6 +20,7 @@ from tokenstn.geometry import (
     translation_group,
     warp,
 )
+from tokenstn.geometry.groups import LARGEST_ORDER
 
 EVERY = [
     rotation_group(7),
@@ -188,3 +189,61 @@ def test_wrong_groups_are_refused_with_a_sentence(make, sentence):
 def test_an_element_outside_the_group_is_refused(k):
     with pytest.raises(IndexError, match="of a group of order 4"):
         Orbit(images(), rotation_group(4))[k]
+
+
+def test_groups_have_the_orders_of_the_paper_by_default():
+    assert (len(rotation_group()), len(scale_group()), len(rotoscale_group())) == (16, 16, 256)
+    assert (len(shear_rotoscale_group()), len(reflection_group()), len(translation_group())) == (256, 2, 9)
+
+
+def test_scales_run_evenly_from_one_to_the_smallest():
+    assert scale_group(2).poses.scale.tolist() == pytest.approx([1, 0.75])
+    assert scale_group(3, smallest=0.5).poses.scale.tolist() == pytest.approx([1, 0.75, 0.5])
+    assert scale_group(3, smallest=1.0).poses.scale.tolist() == [1, 1, 1]
+    assert scale_group(1).poses.scale.tolist() == [1]
+    assert group("scale", 2, smallest=0.25).poses.scale.tolist() == pytest.approx([1, 0.25])
+
+
+@pytest.mark.parametrize("make", [rotoscale_group, shear_rotoscale_group])
+def test_every_rotation_comes_in_every_scale_rotation_fastest(make):
+    poses = make(4, scales=3, smallest=0.5).poses
+    assert poses.rotation.tolist() == pytest.approx([0, math.pi / 2, math.pi, 3 * math.pi / 2] * 3)
+    assert poses.scale.tolist() == pytest.approx([1] * 4 + [0.75] * 4 + [0.5] * 4)
+    square = make(3).poses
+    assert square.scale.tolist() == pytest.approx([1] * 3 + [0.875] * 3 + [0.75] * 3)
+
+
+@pytest.mark.parametrize("largest", [0.1, 1.0, math.pi])
+def test_first_shears_fill_their_range(largest):
+    orbit = Orbit(images(200), shear_rotoscale_group(1, shear=largest))
+    shears = orbit.matrices(0)[:, 0, 1]
+    assert (
+        0.8 * largest < shears.abs().max() <= largest and shears.min() < -0.5 * largest < 0.5 * largest < shears.max()
+    )
+
+
+def test_the_seed_of_an_orbit_is_zero_unless_given():
+    elements = shear_rotoscale_group(1)
+    assert torch.equal(Orbit(images(), elements).matrices(0), Orbit(images(), elements, seed=0).matrices(0))
+    assert not torch.equal(Orbit(images(), elements).matrices(0), Orbit(images(), elements, seed=1).matrices(0))
+
+
+@pytest.mark.parametrize("make", [rotation_group, scale_group, translation_group])
+def test_an_order_below_one_is_refused_by_the_name_of_the_group(make):
+    with pytest.raises(ValueError, match=f"^a {make.__name__.removesuffix('_group')} group .*-1$"):
+        make(-1)
+
+
+def test_orders_have_a_limit():
+    assert len(rotation_group(LARGEST_ORDER)) == LARGEST_ORDER
+    with pytest.raises(ValueError, match=r"^a scale group .*1,000.*got 1001$"):
+        scale_group(LARGEST_ORDER + 1)
+
+
+def test_shifts_are_a_centred_grid_nearest_first():
+    shifts = translation_group(3, largest=0.3).poses.translation
+    assert shifts[0].tolist() == [0, 0]
+    assert shifts.norm(dim=-1).diff().min() > -1e-12
+    assert sorted({round(value, 9) for value in shifts.flatten().tolist()}) == [-0.3, 0.0, 0.3]
+    assert translation_group(1).poses.translation.tolist() == [[0, 0]]
+    assert translation_group(5, largest=0.4).poses.translation.abs().max() == pytest.approx(0.4)

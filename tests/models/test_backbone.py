@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tokenstn import TokenSTN
 from tokenstn.models.backbone import Backbone, resize
 from tokenstn.models.prefix import token_grid
+from tokenstn.models.twin import PatchProduct
 
 from .classifiers import ALL, BACKBONES, FIXED_SIZE, PlainCNN, hugging_face_vit, settle_batch_norm, shake, small_vit
 
@@ -206,3 +207,12 @@ def test_other_sizes_are_resized_without_aliasing():
     stripes = torch.zeros(1, 1, 30, 30)
     stripes[..., ::2] = 1.0
     assert (resize(stripes, (20, 20)) - 0.5).abs()[..., 2:-2].max() < 0.3
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+def test_patches_are_embedded_as_the_classifier_embeds_them(name):
+    classifier = timm.create_model(name)
+    product = PatchProduct(classifier.patch_embed.proj)
+    images = torch.randn(2, 3, 67, 96)
+    torch.testing.assert_close(product(images), classifier.patch_embed.proj(images), atol=1e-5, rtol=1e-5)
+    assert product.weight is classifier.patch_embed.proj.weight

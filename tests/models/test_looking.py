@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from tokenstn.geometry import warp
 from tokenstn.models.looking import FEW, look_at_all, look_at_used
+from tokenstn.models.prediction import odds_of
 from tokenstn.posteriors import Views
 
 from .classifiers import PlainCNN
@@ -61,7 +63,33 @@ def test_views_of_weight_zero_cost_nothing(images, views):
     some = Views(views.matrices, weights / weights.sum(1, keepdim=True))
     all_of_them, used = Asked(), Asked()
     expected = look_at_all(images, some, all_of_them, multi_label=False)
-    found = look_at_used(images, some, used, multi_label=False)
+    *found, weights_used = look_at_used(images, some, used, multi_label=False)
+    assert torch.equal(weights_used.weights, some.weights)
     assert sum(used.batches) == int((weights > 0).sum()) < weights.numel() and max(used.batches) == BATCH
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_one_view_is_enough_where_its_answer_is_sure(images, views):
+    asked, every = Asked(), Asked()
+    first = every(warp(images, views.matrices[:, 0]))
+    odds = odds_of(first)
+    limit = odds.median().item()
+    sure = odds >= limit
+    *found, used = look_at_used(images, views, asked, multi_label=False, sure=limit)
+    expected = look_at_all(images, views, every, multi_label=False)
+    assert 0 < int(sure.sum()) < BATCH
+    assert sum(asked.batches) == BATCH + (VIEWS - 1) * int((~sure).sum())
+    assert torch.equal((used.weights > 0).sum(1), torch.where(sure, 1, VIEWS))
+    torch.testing.assert_close(used.weights.sum(1), torch.ones(BATCH))
+    torch.testing.assert_close(found[0][sure], first[sure])
+    torch.testing.assert_close(found[1][sure], torch.zeros(int(sure.sum())), atol=1e-6, rtol=0)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one[~sure], other[~sure], atol=1e-6, rtol=1e-5)
+
+
+def test_odds_compare_the_answer_with_the_next_one():
+    torch.testing.assert_close(odds_of(torch.tensor([[0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])), torch.tensor([2.0, 3.0]))
+    torch.testing.assert_close(odds_of(torch.tensor([0.9, 0.25]), multi_label=True), torch.tensor(3.0))
+    assert odds_of(torch.ones(2, 1)).tolist() == [float("inf")] * 2

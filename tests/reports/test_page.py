@@ -14,7 +14,6 @@ from tokenstn.reports import figures, write_report
 from tokenstn.reports.gallery import dial, gallery
 from tokenstn.reports.html import render
 from tokenstn.reports.words import advice, headline, movement
-from tokenstn.reports.write import write_text
 
 from . import evaluations as made
 
@@ -201,12 +200,3 @@ def test_a_report_is_a_page_and_a_file_for_each_figure(tmp_path):
     assert files == {"report.html"} | {f"figures/{name}.{kind}" for name in names for kind in ("svg", "csv")}
     page = path.read_text(encoding="utf-8")
     assert all(f'id="figure-{name}"' in page for name in names)
-
-
-def test_a_file_is_replaced_as_a_whole_and_odd_names_are_written(tmp_path):
-    path = write_text(tmp_path / "a.txt", "first")
-    write_text(path, "second \udcff")
-    assert path.read_text(encoding="utf-8") == "second ?"
-    with pytest.raises(AttributeError):
-        write_text(path, None)  # pyright: ignore[reportArgumentType]
-    assert path.read_text(encoding="utf-8") == "second ?" and [file.name for file in tmp_path.iterdir()] == ["a.txt"]

@@ -7,6 +7,7 @@ import torch
 
 import tokenstn
 from tokenstn.baselines import Rival
+from tokenstn.training import keeping
 from tokenstn.training.engine import train_rival
 from tokenstn.training.rival import RivalTraining
 
@@ -61,6 +62,7 @@ def test_an_interrupted_rival_ends_with_the_same_weights(tmp_path, monkeypatch):
         if self.current_epoch == 1:
             raise PowerCutError
 
+    monkeypatch.setattr(keeping, "SECONDS", 0.0)
     whole = run(rival("pstn-gauss"), "whole")
     with monkeypatch.context() as patch:
         patch.setattr(RivalTraining, "on_train_epoch_start", stop, raising=False)

@@ -11,6 +11,7 @@ from torch import Tensor
 from tokenstn.data import fit, to_float
 from tokenstn.inference.poses import Column, pose_columns
 from tokenstn.models import Prediction, Preprocessing, TokenSTN
+from tokenstn.models.finite import is_answer, why_no_answer
 from tokenstn.models.prediction import answer_confidence
 
 Size = tuple[int, int]
@@ -40,6 +41,8 @@ def describe(
 ) -> list[Answer]:
     """One answer for each image of a prediction; ``photo_sizes`` are height and width of the photos."""
     probabilities = prediction.probabilities.float().cpu()
+    if not bool(is_answer(probabilities).all()):
+        raise ValueError(why_no_answer("float32"))
     best = probabilities.topk(min(top, probabilities.shape[1]), 1)
     names = model.class_names(probabilities.shape[1])
     sure = answer_confidence(probabilities, model.multi_label).tolist()

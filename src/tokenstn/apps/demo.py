@@ -9,10 +9,14 @@ from typing import Any
 
 import gradio as gr
 from gradio.themes import Base
+from gradio.utils import get_upload_folder
 from markupsafe import escape
+from starlette.middleware import Middleware
 from torch import Tensor
 
 from tokenstn.apps.embedded import Example
+from tokenstn.apps.gate import Gate
+from tokenstn.apps.loopback import is_loopback
 from tokenstn.apps.moves import Moves, shrink, to_png
 from tokenstn.apps.show import parts, thumbnails
 from tokenstn.apps.sight import look_at
@@ -25,6 +29,7 @@ FONTS = ("system-ui", "-apple-system", "Segoe UI", "Noto Sans", "DejaVu Sans", "
 MONO = ("ui-monospace", "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", "monospace")
 MOST_VIEWS = 16
 THUMBNAIL = 120  # pixels
+KEPT = (60, 3600)  # seconds: how often dropped images are looked through, and how old they become on the disk
 HEAD = """<div id="head"><h1>Turn it, and it is turned back</h1>
 <p>{model} finds how the object sits in the image, undoes that, and classifies what it then sees.</p></div>"""
 # tells Python which of the small pictures was clicked, and marks it
@@ -72,7 +77,7 @@ def page(stage: Stage, model_name: str) -> gr.Blocks:
     """The whole page, not yet served."""
     first = stage.examples[0] if stage.examples else None
     begin = () if first is None else (first.photo, first.turn)
-    with gr.Blocks(title="TokenSTN", analytics_enabled=False) as blocks:
+    with gr.Blocks(title="TokenSTN", analytics_enabled=False, delete_cache=KEPT) as blocks:
         photo = gr.State(first.photo if first else None)
         gr.HTML(HEAD.format(model=escape(model_name)))
         with gr.Row(elem_id="layout"):
@@ -132,7 +137,8 @@ def launch(blocks: gr.Blocks, host: str, port: int, open_browser: bool, block: b
     return blocks.launch(
         server_name=host, server_port=port, inbrowser=open_browser, share=False, quiet=True, footer_links=[],
         prevent_thread_lock=not block, theme=theme, css=style, ssr_mode=False, mcp_server=False, pwa=False,
-        enable_monitoring=False, max_file_size="32mb", show_error=True,
+        enable_monitoring=False, max_file_size="32mb", show_error=False, allowed_paths=[],
+        app_kwargs={"middleware": [Middleware(Gate, loopback=is_loopback(host), uploads=get_upload_folder())]},
     )  # fmt: skip
 
 

@@ -23,9 +23,10 @@ from litserve.utils import LitAPIStatus, ResponseBufferItem
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from tokenstn.apps.answer import Answer
+from tokenstn.apps.loopback import OWN_NAMES, asks_for_us
 from tokenstn.apps.metrics import CONTENT_TYPE, Metrics
 from tokenstn.apps.schema import PROBLEMS, PredictAnswer, Problem
-from tokenstn.apps.upload import BODY, Limits, image_bytes, prepared_image
+from tokenstn.apps.upload import BODY, Limits, Room, Share, image_bytes, prepared_image
 from tokenstn.apps.worker import Reply, Task
 from tokenstn.models import Preprocessing
 
@@ -35,16 +36,24 @@ OPEN_PATHS = ("/health", "/docs", "/openapi.json")  # what needs no token
 
 @dataclass(frozen=True)
 class Rules:
-    """What the server allows. queue: requests in flight; timeout: seconds for an answer; token: None = anybody."""
+    """What the server allows.
+
+    queue: requests that are answered or wait for it; timeout: seconds for an answer; token: None = anybody; loopback:
+    whether only this machine is to reach it.
+    """
 
     limits: Limits
     queue: int
     timeout: float
     token: str | None
+    loopback: bool = False
 
     def authorize(self, request: Request) -> None:
-        """Refuse a request without the bearer token, where there is one."""
-        if self.token is None or request.url.path in OPEN_PATHS:
+        """Refuse a request without the bearer token, where there is one; without one, pages of other sites."""
+        if request.scope["path"] in OPEN_PATHS:  # request.url would believe what the client says in Host
+            return
+        if self.token is None:
+            self._require_own_name(request)
             return
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.token.encode()):
@@ -53,6 +62,10 @@ class Rules:
                 "this server wants a token: send the header Authorization: Bearer …",
                 headers={"WWW-Authenticate": "Bearer"},
             )
+
+    def _require_own_name(self, request: Request) -> None:
+        if self.loopback and not asks_for_us(request.headers.get("host", "")):
+            raise HTTPException(403, f"this server answers requests to {', '.join(OWN_NAMES)} alone; or set a token")
 
 
 class Front:
@@ -70,26 +83,22 @@ class Front:
         self.threads: ThreadPoolExecutor | None = None
         self.when_ready: Callable[[], None] = lambda: None
         self.in_flight = 0
+        self.room = Room(rules.queue * rules.limits.request_bytes)
         metrics.room.set(rules.queue)
 
     async def predict(self, request: Request) -> Answer:
         """The class of an image, and how its object sits in it."""
-        if self.in_flight >= self.rules.queue:
-            raise HTTPException(
-                503,
-                f"{self.in_flight} requests are waiting already, the limit of this server: try again later",
-                headers={"Retry-After": "1"},
-            )
+        self._require_place()  # before the image is read, and after: slow clients hold no place meanwhile
         start = time.perf_counter()
-        self._count(+1)
-        try:
-            content = await image_bytes(request, self.rules.limits)
-            work = partial(prepared_image, content, self.preprocessing, self.rules.limits)
-            image, size = await asyncio.get_running_loop().run_in_executor(self.threads, work)
-            reply = await self._answer(Task(image.numpy(), size))
-        finally:
-            self._count(-1)
-            self.metrics.seconds.observe(time.perf_counter() - start)
+        with Share(self.room) as share:
+            content = await image_bytes(request, self.rules.limits, share)
+            self._require_place()
+            self._count(+1)
+            try:
+                reply = await self._in_time(content)
+            finally:
+                self._count(-1)
+                self.metrics.seconds.observe(time.perf_counter() - start)
         if reply.batch is not None and reply.seconds is not None:
             self.metrics.batch.observe(reply.batch)
             self.metrics.model_seconds.observe(reply.seconds)
@@ -111,6 +120,16 @@ class Front:
         content = Problem(status=status, detail=reason).model_dump()
         return JSONResponse(content, status, headers=None if known is None else known.headers)
 
+    async def _in_time(self, content: bytes) -> Reply:
+        """Decode an image and let a worker answer, or say that it took too long."""
+        work = partial(prepared_image, content, self.preprocessing, self.rules.limits)
+        try:
+            async with asyncio.timeout(self.rules.timeout):
+                image, size = await asyncio.get_running_loop().run_in_executor(self.threads, work)
+                return await self._answer(Task(image.numpy(), size))
+        except TimeoutError:
+            raise HTTPException(504, f"there was no answer within {self.rules.timeout:g} seconds: try again") from None
+
     async def _answer(self, task: Task) -> Reply:
         uid, arrived = str(uuid.uuid4()), asyncio.Event()
         waiting: dict[str, ResponseBufferItem] = self.door.response_buffer  # type: ignore[assignment]
@@ -119,10 +138,7 @@ class Front:
         consumer = self.app.response_queue_id  # type: ignore[attr-defined]
         queue.put((consumer, uid, time.monotonic(), task))
         try:
-            async with asyncio.timeout(self.rules.timeout):
-                await arrived.wait()
-        except TimeoutError:
-            raise HTTPException(504, f"there was no answer within {self.rules.timeout:g} seconds: try again") from None
+            await arrived.wait()
         finally:
             item = waiting.pop(uid)
         assert item.response is not None
@@ -130,6 +146,14 @@ class Front:
         if status == LitAPIStatus.ERROR:  # the worker has written the traceback
             raise HTTPException(500, "the model failed on this request; the server's log says how")
         return reply
+
+    def _require_place(self) -> None:
+        if self.in_flight >= self.rules.queue:
+            raise HTTPException(
+                503,
+                f"{self.in_flight} requests are waiting already, the limit of this server: try again later",
+                headers={"Retry-After": "1"},
+            )
 
     def _count(self, change: int) -> None:
         self.in_flight += change

@@ -20,6 +20,8 @@ from tokenstn.apps.answer import Answer, describe, look
 from tokenstn.data import ImageDataset, ImageTable, collate
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
+from tokenstn.system.documents import read_json, shown
+from tokenstn.system.files import write_text
 
 FILE = "reference.json"
 FORMAT = 1
@@ -78,12 +80,19 @@ class Reference:
     shares: dict[str, list[float]]
     classes: dict[str, float]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.images, int) or isinstance(self.images, bool) or not isinstance(self.source, str):
+            raise ValueError(f"images {shown(self.images)}, source {shown(self.source)}: a whole number, and words")
+        rows = self.shares.values() if isinstance(self.shares, dict) else (None,)
+        if not all(isinstance(row, list) and all(map(_is_share, row)) for row in rows):
+            raise ValueError(f"shares {shown(self.shares)}: for each quantity a list of numbers from 0 to 1")
+        if not isinstance(self.classes, dict) or not all(map(_is_share, self.classes.values())):
+            raise ValueError(f"classes {shown(self.classes)}: for each class a number from 0 to 1")
+
     def write(self, folder: Path) -> Path:
         """Put it into a model folder."""
         document = {"format": FORMAT, "edges": {name: list(edges_of(name)) for name in self.shares}, **asdict(self)}
-        path = folder / FILE
-        path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        return path
+        return write_text(folder / FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> Reference | None:
@@ -92,7 +101,7 @@ class Reference:
         if not path.is_file():
             return None
         try:
-            document: Any = json.loads(path.read_text(encoding="utf-8"))
+            document: Any = read_json(path)
             if document.pop("format") != FORMAT:
                 raise ValueError(f"its format is not {FORMAT}")
             edges = document.pop("edges")
@@ -105,6 +114,10 @@ class Reference:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} cannot be used ({error}): remove it, or measure it again") from error
         return reference
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1 + 1e-9
 
 
 def summarise(answers: Iterable[Answer], source: str) -> Reference:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 PROBLEMS = {
     400: "the form or the JSON cannot be read",
     401: "a token is wanted",
+    403: "asked under a name that is not this machine's",
     408: "the request took too long to arrive",
     413: "too many bytes or pixels",
     415: "neither a form, nor JSON, nor an image",

@@ -16,17 +16,18 @@ import litserve
 import torch
 
 import tokenstn
+from tokenstn.apps.connections import crowd_for
 from tokenstn.apps.front import Front, Rules, register
+from tokenstn.apps.loopback import LOOPBACK, is_loopback
 from tokenstn.apps.metrics import Metrics
 from tokenstn.apps.ports import require_free
 from tokenstn.apps.reference import Reference
-from tokenstn.apps.upload import Limits
+from tokenstn.apps.upload import SECONDS_FOR_BODY, Limits
 from tokenstn.apps.watch import Watch
 from tokenstn.apps.worker import ModelWorker
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
 
-LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "0.0.0.0", "::")  # what LitServe binds to
 
 
@@ -61,6 +62,8 @@ class ServerSettings:
             raise ValueError(f"batch_timeout {self.batch_timeout}: 0 or more; timeout {self.timeout}: above 0; seconds")
         if self.token is not None and not self.token.strip():
             raise ValueError("the token is empty: give one of at least a few characters, or none at all")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise ValueError("the token has characters that HTTP does not carry as they are: use ASCII alone")
         if self.accelerator not in ("auto", "cpu", "gpu", "cuda", "mps"):
             raise ValueError(f"accelerator {self.accelerator}: cpu, gpu, mps or auto")
         if self.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
@@ -71,7 +74,7 @@ class ServerSettings:
     @property
     def open_to_others(self) -> bool:
         """Whether other machines can reach it and nothing asks who they are."""
-        return self.host != LOOPBACK and self.token is None
+        return not is_loopback(self.host) and self.token is None
 
 
 def build(model: TokenSTN, path: Path, settings: ServerSettings, when_ready: Callable[[], None]) -> litserve.LitServer:
@@ -84,8 +87,9 @@ def build(model: TokenSTN, path: Path, settings: ServerSettings, when_ready: Cal
     preprocessing = preprocessing_of(model, str(path))
     estimated = tuple(primitive.name for primitive in model.primitives)
     rules = Rules(
-        Limits(settings.max_request_bytes, settings.max_pixels), settings.queue, settings.timeout, settings.token
-    )
+        Limits(settings.max_request_bytes, settings.max_pixels), settings.queue, settings.timeout, settings.token,
+        loopback=is_loopback(settings.host),
+    )  # fmt: skip
     worker = ModelWorker(
         str(path), views=settings.views, top=settings.top, max_batch_size=settings.max_batch_size,
         batch_timeout=settings.batch_timeout, timeout=settings.timeout, authorize=rules.authorize,
@@ -119,12 +123,14 @@ def build(model: TokenSTN, path: Path, settings: ServerSettings, when_ready: Cal
 def run(server: litserve.LitServer, settings: ServerSettings) -> None:
     """Serve until SIGTERM or Ctrl+C; what was accepted by then is answered first."""
     require_free(settings.host, settings.port)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # strangers could fill the disk with warnings about what they send
+    logging.getLogger("uvicorn.error").addFilter(lambda record: record.levelno >= logging.ERROR)
     watch = Watch(server)
+    crowd = crowd_for(settings.queue, SECONDS_FOR_BODY + 5, settings.timeout + 30)
     with _one_thread(), _one_end(watch), watch:
         server.run(
             host=settings.host, port=settings.port, num_api_servers=1, log_level="warning",
-            generate_client_file=False, access_log=False,
+            generate_client_file=False, access_log=False, http=crowd.protocol, ws="none",
         )  # fmt: skip
 
 

@@ -47,6 +47,11 @@ class Rival(nn.Module, ABC):
 
     ``primitives`` are those that the method estimates, () for a method without a pose; ``localizer`` holds all that
     the method adds to the classifier, None if nothing; ``usual_views`` is what ``views="auto"`` means.
+
+    >>> from tokenstn.baselines import create
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> sorted(create("stn", classifier).losses(torch.rand(2, 1, 12, 12), torch.tensor([0, 2])))
+    ['classification']
     """
 
     learns: ClassVar[bool] = True  # whether training has anything to train besides the classifier

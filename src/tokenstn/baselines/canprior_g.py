@@ -28,6 +28,10 @@ class CanPriorG(CanPrior):
         order: n, a multiple of four.
         fields: width of the network, for each orientation.
         size, prior_weight: see ``CanPrior``.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> CanPriorG(classifier, fields=4).eval()(torch.rand(2, 1, 16, 16)).pose.rotation.shape
+    torch.Size([2])
     """
 
     def __init__(

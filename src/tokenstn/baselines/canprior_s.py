@@ -29,6 +29,10 @@ class CanPriorS(CanPrior):
     Args:
         fields: width of the network, for each order.
         size, prior_weight: see ``CanPrior``.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> CanPriorS(classifier, fields=4).eval()(torch.rand(2, 1, 16, 16)).pose.rotation.shape
+    torch.Size([2])
     """
 
     def __init__(

@@ -26,6 +26,10 @@ class DiffeoSTN(Rival):
 
     Args:
         skew: only the skew part, so that M is a rotation.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> DiffeoSTN(classifier, skew=True).eval()(torch.rand(2, 1, 12, 12)).pose.scale.tolist()
+    [1.0, 1.0]
     """
 
     def __init__(self, classifier: nn.Module | str, *, skew: bool = False, **common: Unpack[CommonOptions]) -> None:

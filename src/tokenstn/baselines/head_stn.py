@@ -26,6 +26,10 @@ class HeadSTN(Rival):
 
     Args:
         primitives: any but reflection; their bounds do not bound anything here.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> HeadSTN(classifier).eval()(torch.rand(2, 1, 12, 12)).pose.rotation.tolist()        # a fresh one
+    [0.0, 0.0]
     """
 
     family: ClassVar[type[Posterior]] = Point

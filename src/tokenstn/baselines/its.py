@@ -35,6 +35,10 @@ class InverseTransformationSearch(Rival):
         points: how many are tried on each level, for each branch.
         hypotheses: how many branches survive the first level. ``views=n`` pools the n best of them.
         sigma: of the smoothing, in points.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> InverseTransformationSearch(classifier).eval()(torch.rand(2, 1, 12, 12)).pose.rotation.shape
+    torch.Size([2])
     """
 
     learns = False

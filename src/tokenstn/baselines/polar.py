@@ -32,6 +32,10 @@ class Polar(Rival):
 
     Args:
         log: radii grow geometrically, so that a scale becomes a shift.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> Polar(classifier, log=True).eval()(torch.rand(2, 1, 16, 16)).probabilities.shape
+    torch.Size([2, 3])
     """
 
     def __init__(self, classifier: nn.Module | str, *, log: bool = False, **common: Unpack[CommonOptions]) -> None:

@@ -99,6 +99,10 @@ class PSTNGamma(HeadSTN):
         primitives: any but reflection.
         kl_weight: of the KL; from 1e-5 to 1e-3 in the publication.
         usual_views: how many poses are drawn in testing. ``views=1`` looks at the mean.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> PSTNGamma(classifier).eval()(torch.rand(2, 1, 12, 12)).views.weights.shape
+    torch.Size([2, 10])
     """
 
     family = GammaPosterior
@@ -137,6 +141,11 @@ class PSTNGamma(HeadSTN):
 
 
 class PSTNGauss(PSTNGamma):
-    """P-STN with a Gaussian."""
+    """P-STN with a Gaussian.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> sorted(PSTNGauss(classifier).eval()(torch.rand(2, 1, 12, 12)).entropy)[0]
+    'rotation'
+    """
 
     family = GaussPosterior

@@ -25,6 +25,10 @@ class TokenSTNMatrix(Rival):
 
     Args:
         shared, localization_size: as in ``TokenSTN``.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> TokenSTNMatrix(classifier, shared="0").eval()(torch.rand(2, 1, 16, 16)).pose.scale.tolist()
+    [1.0, 1.0]
     """
 
     def __init__(

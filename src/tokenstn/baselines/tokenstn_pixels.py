@@ -25,6 +25,10 @@ class TokenSTNPixels(TokenSTN):
 
     Args:
         primitives, posterior: as in ``TokenSTN``.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> TokenSTNPixels(classifier, ("rotation",)).eval()(torch.rand(2, 1, 16, 16), views=1).pose.rotation.tolist()
+    [0.0, 0.0]
     """
 
     def __init__(

@@ -26,6 +26,10 @@ class TestTimeAugmentation(Rival):
     Args:
         elements: the group, by its name (order 16) or as a value; each image is moved by some of its elements.
         usual_views: how many. A call with ``views=1`` looks at the image as it is.
+
+    >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    >>> TestTimeAugmentation(classifier).eval()(torch.rand(2, 1, 8, 8)).views.weights.shape
+    torch.Size([2, 4])
     """
 
     __test__ = False  # pytest reads the name as a test

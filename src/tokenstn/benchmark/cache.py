@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tokenstn.benchmark.task import Task, folder_of
-from tokenstn.inference.files import write_text
+from tokenstn.system.documents import read_json
+from tokenstn.system.files import remove_unfinished, write_text
 
 CONFIG, RESULT, ERROR = "config.json", "result.json", "error.txt"
 
@@ -30,7 +31,7 @@ class Cache:
     def begin(self, task: Task) -> Path:
         """Make the folder and keep the config; an error of the last time goes."""
         folder = self.folder(task)
-        folder.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder)
         (folder / ERROR).unlink(missing_ok=True)
         write_text(folder / CONFIG, json.dumps(task.config, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
         return folder
@@ -38,8 +39,8 @@ class Cache:
     def finish(self, task: Task, result: dict[str, Any]) -> None:
         """Write the result: from here on the task counts as finished. Checkpoints are not needed any more."""
         folder = self.folder(task)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         write_text(folder / RESULT, json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
     def fail(self, task: Task, trace: str) -> None:
         """Keep what went wrong; the task is tried again on the next start."""
@@ -50,7 +51,7 @@ class Cache:
     def result(self, task: Task) -> dict[str, Any] | None:
         """What a finished task found; None where it is not finished, or where its file is no JSON."""
         try:
-            return json.loads((self.folder(task) / RESULT).read_text(encoding="utf-8"))
+            return read_json(self.folder(task) / RESULT)
         except (OSError, ValueError):
             return None
 

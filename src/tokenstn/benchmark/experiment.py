@@ -7,6 +7,7 @@ The ``quick`` section changes the rest for a run of minutes: ``every_method`` is
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from tokenstn.baselines import METHODS
@@ -164,7 +165,7 @@ class Experiment:
 
     reference: the row that the others are compared with, image by image. reported: numbers of a paper,
     ``{data: {column: {row: number}}}``, kept apart in a column of their own. columns: of the table, the usual ones when
-    empty. precision: Lightning's, for training; matmul: torch's float32 matmul precision.
+    empty. precision: Lightning's; bf16-mixed counts for judging on a GPU too; matmul: torch's float32 matmul precision.
     """
 
     title: str
@@ -189,6 +190,8 @@ class Experiment:
         for what in ("data", "methods", "orbits", "seeds"):
             if not getattr(self, what):
                 raise ValueError(f"{what} is empty: an experiment needs at least one")
+        if self.name != Path(self.name).name or "\0" in self.name:
+            raise ValueError(f"name {self.name!r}: results are called by it, so that it has no folder in it")
         for orbit in self.orbits:
             if orbit in COLUMNS or "." in orbit:
                 raise ValueError(f"an orbit cannot be called {orbit!r}: not {', '.join(COLUMNS)}, and without a dot")

@@ -38,14 +38,22 @@ def find_experiment(name: str) -> Path:
 
 def load_document(path: Path) -> dict[str, Any]:
     """The mapping in a file; with ``extends: NAME`` that of NAME beside it, changed as a quick run changes one."""
+    return _extended(path, ())
+
+
+def _extended(path: Path, after: tuple[Path, ...]) -> dict[str, Any]:
     document = load_yaml(path)
     base = document.pop("extends", None)
     if base is None:
         return document
+    if not isinstance(base, str) or base != Path(base).name or not base:
+        raise ValueError(f"{path} extends {base!r}: name a file beside it, without a folder and without .yaml")
     before = path.with_name(f"{base}.yaml")
     if not before.is_file():
         raise ValueError(f"{path} extends {base!r}, and there is no {before}")
-    return changed(load_document(before), document)
+    if before in (path, *after):
+        raise ValueError(f"{path} extends {base!r}, which extends it in turn: one of them has to begin")
+    return changed(_extended(before, (path, *after)), document)
 
 
 def read_experiment(

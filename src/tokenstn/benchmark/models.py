@@ -17,12 +17,12 @@ from tokenstn.baselines.registry import options_of_method
 from tokenstn.benchmark.settings import SIZES, options_of
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.method import Method
-from tokenstn.inference.files import written_whole
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.folder import load
 from tokenstn.models.pretrained import from_weights
+from tokenstn.system.files import written_whole
 from tokenstn.training.small_vit import SMALL_IMAGE, small_vit
 
 WEIGHTS = "weights.safetensors"

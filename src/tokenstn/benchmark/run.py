@@ -112,25 +112,27 @@ def _run_cell(task: Task, cache: Cache, folder: Path, equipment: Equipment) -> d
     if isinstance(model, TokenSTN):
         model.poses = poses
     evaluation, found = config["evaluation"], {}
+    half = equipment.accelerator == "gpu" and config["precision"] == "bf16-mixed"
     for name, orbit in config["orbits"].items():
-        examined = evaluate(
-            model,
-            table,
-            config["split"],
-            group=OrbitSpec(**orbit).build(),
-            views=config["views"] if not model.bare else 1,
-            sampling=config["sampling"],
-            mask=orbit["mask"],
-            poses=poses,
-            batch_size=evaluation["batch_size"],
-            workers=equipment.workers,
-            controls=evaluation["controls"] == name,
-            cost=False,
-            examples=0,
-            draws=evaluation["draws"],
-            seed=EVALUATION_SEED,
-            model_name=task.label,
-        )
+        with torch.autocast(equipment.device.type, torch.bfloat16, enabled=half):
+            examined = evaluate(
+                model,
+                table,
+                config["split"],
+                group=OrbitSpec(**orbit).build(),
+                views=config["views"] if not model.bare else 1,
+                sampling=config["sampling"],
+                mask=orbit["mask"],
+                poses=poses,
+                batch_size=evaluation["batch_size"],
+                workers=equipment.workers,
+                controls=evaluation["controls"] == name,
+                cost=False,
+                examples=0,
+                draws=evaluation["draws"],
+                seed=EVALUATION_SEED,
+                model_name=task.label,
+            )
         kept = folder / "orbits" / scores.file_name(name)
         save_answers(examined.answers, kept)
         scores.write_json(kept / "metrics.json", to_json(examined.evaluation))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tokenstn.benchmark.cache import Cache
 from tokenstn.benchmark.task import Task
 from tokenstn.benchmark.workers import Outcome, Seat, Worker, finished
+from tokenstn.system.files import NotWrittenError
 
 Report = Callable[[Outcome], None]
 
@@ -62,6 +63,8 @@ def run_all(
                 continue
             for worker in list(finished(crew)):
                 outcome = worker.take()
+                if outcome.hopeless:
+                    raise NotWrittenError(f"{outcome.task.label}: {outcome.reason}")
                 if outcome.failed and not worker.alive:  # it could not write this itself
                     cache.fail(outcome.task, outcome.trace)
                 _close(outcome, ledger, unfinished, report)

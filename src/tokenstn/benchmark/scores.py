@@ -10,7 +10,7 @@ from typing import Any
 from tokenstn.evaluation.bench_results import DoubtScores, OrbitScores
 from tokenstn.evaluation.evaluate import Examination
 from tokenstn.evaluation.results import ClassEntropy, UncertaintyScore
-from tokenstn.inference.files import write_text
+from tokenstn.system.files import write_text
 
 
 def orbit_scores(examined: Examination) -> OrbitScores:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import yaml
+from tokenstn.system.documents import read_yaml, shown
 
 T = TypeVar("T")
 _SCIENTIFIC = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
@@ -17,10 +17,7 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a file. YAML 1.1 takes 1e-3 for text; here it is a number."""
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    document = read_yaml(path)
     if not isinstance(document, dict):
         raise ValueError(f"{path} holds no mapping of settings")
     return _with_numbers(document)
@@ -35,11 +32,11 @@ def typed(kind: type[T], value: Any, where: str) -> T:
     Point(x=1.0, y=0.0)
     """
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is {value!r}: expected a mapping with the keys of a {kind.__name__}")
+        raise ValueError(f"{where} is {shown(value)}: expected a mapping with the keys of a {kind.__name__}")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
     unknown = [str(key) for key in value if key not in fields]
     if unknown:
-        raise ValueError(f"{where}: unknown key {', '.join(map(repr, unknown))}; there are {', '.join(fields)}")
+        raise ValueError(f"{where}: unknown key {', '.join(map(shown, unknown))}; there are {', '.join(fields)}")
     missing = [
         name
         for name, field in fields.items()
@@ -74,7 +71,7 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         fits, found = _fitting(option, value, where)
         if fits:
             return found
-    raise ValueError(f"{where} is {value!r}: expected {' or '.join(map(_described, options))}")
+    raise ValueError(f"{where} is {shown(value)}: expected {' or '.join(map(_described, options))}")
 
 
 def _fitting(kind: Any, value: Any, where: str) -> tuple[bool, Any]:

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
 from tokenstn.benchmark.task import Task
+from tokenstn.system.files import REMEDIES
+from tokenstn.system.processes import how_it_ended
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,16 @@ class Seat:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task; reason: one line, trace: all of it, where it failed."""
+    """What became of a task; reason: one line, trace: all of it, where it failed.
+
+    hopeless: it could not be written, as on a full disk, and so it would be with every other.
+    """
 
     task: Task
     seconds: float
     reason: str = ""
     trace: str = ""
+    hopeless: bool = False
 
     @property
     def failed(self) -> bool:
@@ -100,13 +106,11 @@ class Worker:
         assert self.task is not None
         task, self.task = self.task, None
         try:
-            seconds, reason, trace = self.connection.recv()
-            return Outcome(task, seconds, reason, trace)
+            return Outcome(task, *self.connection.recv())
         except (EOFError, OSError):
             self.process.join(5)
-            code = self.process.exitcode
-            why = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-            hint = "; perhaps it ran out of memory: try fewer --processes" if code == -9 else ""
+            why = how_it_ended(self.process.exitcode)
+            hint = ": try fewer --processes" if self.process.exitcode == -signal.SIGKILL else ""
             return Outcome(task, 0.0, f"its process {why}{hint}", f"the process {why}\n")
 
     @property
@@ -115,11 +119,14 @@ class Worker:
         return self.process.is_alive()
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it does; a training in it has the time to write a checkpoint."""
         self.connection.close()
         if self.process.is_alive():
             self.process.terminate()
         self.process.join(10)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
 
 
 def finished(workers: list[Worker]) -> Iterator[Worker]:
@@ -130,20 +137,22 @@ def finished(workers: list[Worker]) -> Iterator[Worker]:
         yield busy[ready]
 
 
-def run_here(task: Task, cache: str, accelerator: Literal["cpu", "gpu"], workers: int) -> tuple[float, str, str]:
-    """Run a task in this process: seconds, and the reason and the trace where it failed."""
+def run_here(task: Task, cache: str, accelerator: Literal["cpu", "gpu"], workers: int) -> tuple[float, str, str, bool]:
+    """Run a task in this process: seconds, and the reason, the trace and whether it is hopeless, where it failed."""
     from tokenstn.benchmark.cache import Cache
     from tokenstn.benchmark.run import Equipment, run_task
 
     kept = Cache(cache)
     try:
         found: dict[str, Any] = run_task(task, kept, Equipment(accelerator, workers))
-        return found["seconds"], "", ""
+        return found["seconds"], "", "", False
     except Exception as error:  # a cell may fail in any way, and the others go on
         trace = traceback.format_exc()
-        kept.fail(task, trace)
         first = str(error).strip().split("\n")[0]
-        return 0.0, f"{type(error).__name__}: {first}" if first else type(error).__name__, trace
+        if isinstance(error, OSError) and error.errno in REMEDIES:
+            return 0.0, first, trace, True
+        kept.fail(task, trace)
+        return 0.0, f"{type(error).__name__}: {first}" if first else type(error).__name__, trace, False
 
 
 def _serve(connection: Connection, seat: Seat, cache: str, workers: int) -> None:

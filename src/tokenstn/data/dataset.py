@@ -39,6 +39,10 @@ class ImageDataset(Dataset):
         channels: 1 or 3; None = those of the table.
         on_bad: ``raise`` an error for an image that cannot be read, or ``skip`` it: give a ``BadImage`` and remember it
             in ``bad``, name → reason. Workers of a DataLoader have a ``bad`` of their own; every batch lists its own.
+
+    >>> from tokenstn.data import read_digits
+    >>> ImageDataset(read_digits(), size=(20, 20), channels=1)[0]["image"].shape
+    torch.Size([1, 20, 20])
     """
 
     def __init__(

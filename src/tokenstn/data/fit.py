@@ -13,6 +13,8 @@ from tokenstn.geometry.fitting import Size, fit_layout, fit_matrix
 
 __all__ = ["Interpolation", "Resize", "Size", "fit", "fit_layout", "fit_matrix", "fit_pixels", "reflected"]
 
+ROOM = 32  # how many times as long as the network's input a side may be before its ends are cut off unseen
+
 Resize = Literal["crop", "pad", "squash"]
 Interpolation = Literal["bilinear", "bicubic"]
 
@@ -53,8 +55,11 @@ def fit_pixels(
     Floating point values may overshoot a little, as bicubic interpolation does.
     """
     resized, (top, left) = fit_layout((pixels.shape[-2], pixels.shape[-1]), size, resize, crop_share)
+    if resize == "crop":
+        pixels, resized = _without_ends(pixels, resized, size)
+        top, left = ((n - m) // 2 for n, m in zip(resized, size, strict=True))
     if resized != tuple(pixels.shape[-2:]):
-        pixels = F.resize(pixels, list(resized), InterpolationMode(interpolation), antialias=True)
+        pixels = _resized(pixels, resized, InterpolationMode(interpolation))
     if resized == size:
         return pixels
     if resize == "crop":
@@ -63,6 +68,44 @@ def fit_pixels(
         reflected(n, offset, m).to(pixels.device) for n, offset, m in zip(resized, (top, left), size, strict=True)
     )
     return pixels[..., rows[:, None], columns]
+
+
+def _without_ends(pixels: Tensor, resized: Size, size: Size) -> tuple[Tensor, Size]:
+    """Photos ``(…, H, W)`` far longer than what is cut out of them, without their ends, and the size to resize them to.
+
+    A photo of 1 × 30,000 pixels would be resized to 224 × 6,720,000 first. The middle stays where it is, and the scale
+    to within 1 / (``ROOM`` · size), so that nothing moves by more than 1 / 64 pixel of the network.
+    """
+    new = list(resized)
+    for axis in (0, 1):
+        given, wanted = pixels.shape[axis - 2], ROOM * size[axis]
+        kept = max(-(-given * wanted // resized[axis]), 9)  # bicubic interpolation reaches four pixels beyond a pixel
+        kept += (given - kept) % 2
+        if resized[axis] <= wanted or kept >= given:
+            continue
+        pixels = pixels.narrow(axis - 2, (given - kept) // 2, kept)
+        new[axis] = round(kept * resized[axis] / given)
+        new[axis] += (resized[axis] - new[axis]) % 2
+    return pixels, (new[0], new[1])
+
+
+def _resized(pixels: Tensor, size: Size, interpolation: InterpolationMode) -> Tensor:
+    """torchvision's antialiased resize, of which a few cases would take all memory, fail, or be wrong."""
+    height, width = pixels.shape[-2:]
+    if height * size[1] > ROOM * max(height * width, size[0] * size[1]):  # torch makes the columns first
+        pixels = _with_rows(pixels, size[0], interpolation)
+    if size[1] > 1:
+        return F.resize(pixels, list(size), interpolation, antialias=True)
+    # torch knows the layout of memory by strides, which say nothing for a side of 1: it fails, or repeats the first row
+    return _with_rows(_with_rows(pixels.mT, 1, interpolation).mT, size[0], interpolation)
+
+
+def _with_rows(pixels: Tensor, rows: int, interpolation: InterpolationMode) -> Tensor:
+    """``(…, H, W)`` → ``(…, rows, W)``, by way of two columns where there is one."""
+    width = pixels.shape[-1]
+    wide = pixels if width > 1 else pixels.expand(*pixels.shape[:-1], 2)
+    size = [rows, wide.shape[-1]]
+    return F.resize(wide.contiguous(), size, interpolation, antialias=True)[..., :width].contiguous()
 
 
 def reflected(length: int, start: int, count: int) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import warnings
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,12 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-PIXEL_LIMIT = 178_956_970  # what Pillow itself calls a decompression bomb
+from tokenstn.data.opening import PIXEL_LIMIT, UnreadableImageError, opened
 
+__all__ = ["PIXEL_LIMIT", "UnreadableImageError", "decode", "from_pil", "read_file", "read_image", "with_channels"]
 
-class UnreadableImageError(ValueError):
-    """An image that cannot be used. The message names the file and the reason; ``reason`` is the latter alone."""
-
-    def __init__(self, name: str, reason: str = "") -> None:
-        super().__init__(f"{name}: {reason}" if reason else name)
-        self.reason = reason or name
+BYTE_LIMIT = 2**31  # of a file; 16 bits in four channels of every pixel that is allowed are less
+BAND = 16_000_000  # pixels that are brought to 8 bits at once
 
 
 def read_image(source: str | Path | bytes, channels: int = 3) -> Tensor:
@@ -29,7 +25,8 @@ def read_image(source: str | Path | bytes, channels: int = 3) -> Tensor:
     grey by luma, and of several frames the first is read.
 
     Raises:
-        UnreadableImageError: missing, empty, truncated, corrupt, no image, or above ``PIXEL_LIMIT`` pixels.
+        UnreadableImageError: missing, empty, truncated, corrupt, no image, or above ``PIXEL_LIMIT`` pixels. Which
+            formats there are is decided by the content, see ``opening.FORMATS``.
     """
     require_channels(channels)
     if isinstance(source, bytes):
@@ -40,54 +37,44 @@ def read_image(source: str | Path | bytes, channels: int = 3) -> Tensor:
 def read_file(path: Path) -> bytes:
     """The bytes of an image file, or a reason why there are none."""
     try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise UnreadableImageError(str(path), "this is a folder, not an image")
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe would wait for ever
+            raise UnreadableImageError(str(path), "this is a device or a pipe, not a file")
+        if found.st_size > BYTE_LIMIT:
+            raise UnreadableImageError(
+                str(path), f"{found.st_size:,} bytes are more than the {BYTE_LIMIT:,} that are read"
+            )
         return path.read_bytes()
     except FileNotFoundError:
-        raise UnreadableImageError(str(path), "there is no such file") from None
-    except IsADirectoryError:
-        raise UnreadableImageError(str(path), "this is a folder, not an image") from None
+        link = path.is_symlink()
+        raise UnreadableImageError(
+            str(path), "this is a link to a file that is not there" if link else "there is no such file"
+        ) from None
     except OSError as error:
         raise UnreadableImageError(str(path), f"it cannot be opened ({error.strerror or error})") from error
 
 
-def decode(content: bytes, name: str, channels: int) -> Tensor:
-    """The image in the bytes of a file, ``(channels, H, W)`` uint8; ``name`` is for the error."""
-    if not content:
-        raise UnreadableImageError(name, "the file is empty")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours, below
-            image = Image.open(io.BytesIO(content))
-        if image.width * image.height > PIXEL_LIMIT:
-            raise UnreadableImageError(name, _too_large(f"{image.width} × {image.height} pixels are"))
+def decode(content: bytes, name: str, channels: int, limit: int | None = None) -> Tensor:
+    """The image in the bytes of a file, ``(channels, H, W)`` uint8; ``name`` is for the error, ``limit`` of pixels."""
+    with opened(content, name, limit) as image:
         image.load()
-        image = ImageOps.exif_transpose(image)
-    except UnreadableImageError:
-        raise
-    except Image.DecompressionBombError:
-        raise UnreadableImageError(name, _too_large("it is")) from None
-    except Image.UnidentifiedImageError:
-        raise UnreadableImageError(
-            name, "it is not an image in a format that is read, or its header is broken"
-        ) from None
-    except Exception as error:  # decoders of broken files raise whatever they stumble over
-        raise UnreadableImageError(name, f"the file is truncated or corrupt ({error})") from error
-    return from_pil(image, name, channels)
+        return from_pil(ImageOps.exif_transpose(image), name, channels)
 
 
 def from_pil(image: Image.Image, name: str, channels: int) -> Tensor:
     """A PIL image of any mode as ``(channels, H, W)`` uint8."""
     if image.mode == "F":
         raise UnreadableImageError(name, "floating-point pixels have no known range; save it with 8 or 16 bits")
-    if image.mode.startswith("I"):
-        image = _to_8_bits(image, name)
-    elif image.has_transparency_data:
-        opaque = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque).convert("RGB")
-    elif image.mode not in ("L", "RGB", "1"):
-        image = image.convert("RGB")
-    image = image.convert("L" if channels == 1 else "RGB")
-    pixels = torch.from_numpy(np.array(image, dtype=np.uint8))
-    return pixels.unsqueeze(0) if channels == 1 else pixels.movedim(-1, 0).contiguous()
+    pixels = torch.empty(channels, image.height, image.width, dtype=torch.uint8)
+    rows = max(1, BAND // image.width)  # a large photo in bands: it is not to be in memory several times
+    for top in range(0, image.height, rows):
+        bottom = min(top + rows, image.height)
+        band = image if rows >= image.height else image.crop((0, top, image.width, bottom))
+        values = torch.from_numpy(np.array(_to_8_bits(band, name).convert("L" if channels == 1 else "RGB")))
+        pixels[:, top:bottom] = values if channels == 1 else values.movedim(-1, 0)
+    return pixels
 
 
 def with_channels(image: Tensor, channels: int) -> Tensor:
@@ -119,6 +106,16 @@ def require_channels(channels: int) -> None:
 
 
 def _to_8_bits(image: Image.Image, name: str) -> Image.Image:
+    """An opaque image in grey or colour, with 8 bits for each."""
+    if image.mode.startswith("I"):
+        return _from_16_bits(image, name)
+    if image.has_transparency_data:
+        opaque = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque).convert("RGB")
+    return image if image.mode in ("L", "RGB", "1") else image.convert("RGB")
+
+
+def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
     values = np.asarray(image).astype(np.int32)
     if values.size and (values.min() < 0 or values.max() > 65535):
         raise UnreadableImageError(
@@ -127,7 +124,3 @@ def _to_8_bits(image: Image.Image, name: str) -> Image.Image:
             "save it with 8 or 16 bits",
         )
     return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
-
-
-def _too_large(what: str) -> str:
-    return f"{what} more than the {PIXEL_LIMIT:,} pixels that are read; make it smaller, or cut it into tiles"

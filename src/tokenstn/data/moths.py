@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from tokenstn.data.items import Item, ZipMember
 from tokenstn.data.paths import encode, inside
 from tokenstn.data.table import ImageTable
+from tokenstn.system.documents import MOST_BYTES, parsed_json
 
 
 def is_moths(folder: Path) -> bool:
@@ -70,10 +71,14 @@ def _read_zip(archive: Path, test_fold: int, val_fold: int | None) -> ImageTable
                 raise ValueError(
                     f"{archive} has no meta.json, the list of [file, label, fold]; unpack other archives first"
                 )
-            rows = json.loads(file.read("meta.json"))
-    except (zipfile.BadZipFile, OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            if file.getinfo("meta.json").file_size > MOST_BYTES:
+                raise ValueError(f"meta.json in {archive} has more than {MOST_BYTES:,} bytes: it is no such list")
+            rows = parsed_json(file.read("meta.json"), f"meta.json in {archive}")
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError) as error:
         raise ValueError(f"{archive} is truncated, or no zip file of images ({error})") from error
-    right = isinstance(rows, list) and all(isinstance(r, list) and len(r) == 3 and isinstance(r[2], int) for r in rows)
+    right = isinstance(rows, list) and all(
+        isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[2], int) for row in rows
+    )
     if not right:
         raise ValueError(f"meta.json in {archive} is a list of [file, label, fold]; this one is not")
     absent = [name for name, _, _ in rows if name not in there]

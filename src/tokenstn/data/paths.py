@@ -51,7 +51,7 @@ def images_below(folder: Path) -> list[Path]:
 def walk_images(folder: Path) -> Iterator[str]:
     """The same files as they come, as text: for folders with more of them than one wants to hold as objects."""
     seen = set()
-    for where, folders, names in os.walk(folder, followlinks=True):
+    for where, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
         real = os.path.realpath(where)
         if real in seen:
             folders.clear()
@@ -59,6 +59,13 @@ def walk_images(folder: Path) -> Iterator[str]:
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "__"))]
         yield from (os.path.join(where, name) for name in names if is_image(Path(name)))
+
+
+def _refuse(error: OSError) -> None:
+    """What cannot be looked into is not passed over: nobody would notice that its images are missing."""
+    raise ValueError(
+        f"the folder {error.filename} cannot be listed ({error.strerror}): allow it, or move it away"
+    ) from error
 
 
 def inside(folder: Path, relative: str, listed_in: Path) -> Path:

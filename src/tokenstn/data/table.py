@@ -24,6 +24,11 @@ class ImageTable:
     ``(n,)`` int64. groups: rows of one group (patient, trap, site) belong in one split. boxes: ``(N, 4)`` int64 left,
     top, right, bottom in pixels, cut out of the photo before anything else; a row of −1 = the whole photo. channels: 1
     or 3. upright: whether the images are known to be upright; None = not known.
+
+    >>> pixels = torch.zeros(3, 1, 8, 8, dtype=torch.uint8)
+    >>> table = ImageTable("black", pixels, torch.tensor([0, 1, -1]), ("cat", "dog"), channels=1)
+    >>> len(table), table.class_counts().tolist()
+    (3, [1, 1])
     """
 
     name: str
@@ -116,6 +121,9 @@ class ImageTable:
             )
         if len(set(self.classes)) != len(self.classes):
             raise ValueError(f"{self.name} names a class twice; class names are distinct")
+        unwritable = [name for name in self.classes if name != name.encode(errors="replace").decode()]
+        if unwritable:  # found out here, and not when a trained model is to be saved
+            raise ValueError(f"{self.name}: the name of {listed(unwritable, 'class')} is no text in UTF-8; rename it")
         if self.multi_label:
             unlabelled = (self.labels == -1).all(1, keepdim=True)
             bad = ((self.labels != 0) & (self.labels != 1) & ~unlabelled).any(1)

@@ -7,7 +7,7 @@ are enough for that; probabilities are not kept. No pickle.
 from __future__ import annotations
 
 import io
-import os
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor
 from tokenstn.data.arrays import load_npz, npz_keys
 from tokenstn.evaluation.answers import Answers, Responses
 from tokenstn.evaluation.results import Evaluation, Scores
+from tokenstn.system.files import write_bytes
 
 ANSWERS = "answers.npz"
 FORMAT = 1
@@ -79,15 +80,7 @@ def save_answers(answers: Answers, folder: str | Path) -> Path:
         arrays |= _packed("rectified", answers.rectified)
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
-    path = Path(folder) / ANSWERS
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content.getvalue())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path
+    return write_bytes(Path(folder) / ANSWERS, content.getvalue())
 
 
 def load_answers(folder: str | Path) -> KeptAnswers | None:
@@ -107,7 +100,7 @@ def load_answers(folder: str | Path) -> KeptAnswers | None:
             bare=_unpacked("bare", arrays),
             rectified=_unpacked("rectified", arrays) if rectified else None,
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} cannot be read ({error}); remove it, or run tokenstn evaluate again") from error
 
 
@@ -128,7 +121,12 @@ def _packed(name: str, responses: Responses) -> dict[str, NDArray[Any]]:
 
 def _unpacked(name: str, arrays: dict[str, NDArray[Any]]) -> KeptResponses:
     shape = tuple(int(length) for length in arrays["shape"])
-    bits = np.unpackbits(arrays[f"{name}_correct"], count=int(np.prod(shape))).astype(bool)
-    return KeptResponses(
-        torch.from_numpy(bits.reshape(shape)), torch.from_numpy(arrays[f"{name}_predicted"].astype(np.int64))
-    )
+    packed, predicted = arrays[f"{name}_correct"], arrays[f"{name}_predicted"]
+    numbers = all(arrays[key].dtype.kind in "iub" for key in ("shape", "rows", "clusters", f"{name}_predicted"))
+    if not numbers or min(shape, default=0) < 1 or -(-math.prod(shape) // 8) != packed.size or packed.ndim != 1:
+        raise ValueError(f"its {name} answers are not as many as it says")
+    images = tuple(len(arrays[key]) for key in ("rows", "clusters", "labelled"))
+    if arrays["labelled"].dtype != np.bool_ or images != (shape[1],) * 3 or predicted.shape != shape[:2]:
+        raise ValueError(f"its {name} answers are for {predicted.shape} elements and images, others for {images}")
+    bits = np.unpackbits(packed, count=math.prod(shape)).astype(bool)
+    return KeptResponses(torch.from_numpy(bits.reshape(shape)), torch.from_numpy(predicted.astype(np.int64)))

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tokenstn.evaluation.answers import is_labelled, judge
-from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Sampling, Views, device_of
+from tokenstn.evaluation.method import Method, Sampling, Views
+from tokenstn.evaluation.orbit import device_of
 from tokenstn.evaluation.photos import Photos, posed_inputs
 from tokenstn.evaluation.results import Control
 from tokenstn.geometry import Pose, hide_corners

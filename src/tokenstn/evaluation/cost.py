@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Sampling, Views, device_of
+from tokenstn.evaluation.method import Method, Sampling, Views
+from tokenstn.evaluation.orbit import device_of
 from tokenstn.evaluation.results import Cost
 from tokenstn.models.onnx import OnnxModel
 

@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from tokenstn.evaluation.cost import synchronise
-from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Views, device_of
+from tokenstn.evaluation.method import Method, Views
+from tokenstn.evaluation.orbit import device_of
 from tokenstn.evaluation.photos import PhotoOrbit, Photos
 from tokenstn.geometry import Group
 

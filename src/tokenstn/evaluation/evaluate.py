@@ -20,9 +20,9 @@ from tokenstn.evaluation.controls import run_controls
 from tokenstn.evaluation.cost import device_name, measure_cost
 from tokenstn.evaluation.gallery import pick_examples, render_examples
 from tokenstn.evaluation.matching import check_match, without_labels
-from tokenstn.evaluation.method import Method
+from tokenstn.evaluation.method import Method, Sampling, Views
 from tokenstn.evaluation.metrics_json import plain
-from tokenstn.evaluation.orbit import Sampling, Views, answer_orbit, device_of
+from tokenstn.evaluation.orbit import answer_orbit, device_of
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.pose import pose_failed, pose_scores
 from tokenstn.evaluation.results import SCHEMA, Control, Element, Evaluation, Example, Provenance

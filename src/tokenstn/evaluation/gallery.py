@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.answers import Answers
-from tokenstn.evaluation.method import Method
-from tokenstn.evaluation.orbit import Sampling, Views, device_of
+from tokenstn.evaluation.method import Method, Sampling, Views
+from tokenstn.evaluation.orbit import device_of
 from tokenstn.evaluation.photos import PhotoOrbit, Photos, collate_photos
 from tokenstn.evaluation.results import Example
 from tokenstn.models import Prediction, Preprocessing

@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from tokenstn.evaluation.results import SCHEMA, Evaluation
+from tokenstn.system.documents import shown
 
 T = TypeVar("T")
 _PLAIN = {str: "string", bool: "boolean", int: "integer"}
@@ -87,7 +88,7 @@ def restored(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and isinstance(value, kind) and (kind is bool) == isinstance(value, bool):
         return value
     raise ValueError(
-        f"{where} is {value!r}, which does not go with the schema {SCHEMA}; the file was edited or cut off"
+        f"{where} is {shown(value)}, which does not go with the schema {SCHEMA}; the file was edited or cut off"
     )
 
 

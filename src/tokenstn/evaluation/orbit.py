@@ -6,26 +6,25 @@ image and element, on the CPU, so device memory does not grow with the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from tokenstn.data import fit_matrix
+from tokenstn.data import ImageTable, fit_matrix
 from tokenstn.evaluation.answers import Answers, FoundPoses, Responses, is_labelled, judge
+from tokenstn.evaluation.asking import Record, ask, one_ahead
 from tokenstn.evaluation.classification import OrbitDiscrimination
-from tokenstn.evaluation.method import Method
+from tokenstn.evaluation.method import Method, Sampling, Views
 from tokenstn.evaluation.photos import Mode, Padding, PhotoOrbit, Photos
 from tokenstn.geometry import Group, decompose
-from tokenstn.models import Prediction, Preprocessing
-
-Record = dict[str, Tensor]  # (B, …) for each quantity
-Views = int | Literal["auto"]
-Sampling = Literal["probable", "random"]
+from tokenstn.models import Preprocessing
+from tokenstn.models.finite import is_answer, why_no_answer
+from tokenstn.system.processes import reading_processes
 
 
 @torch.no_grad()
@@ -65,7 +64,7 @@ def answer_orbit(
     discriminations: dict[str, OrbitDiscrimination] = {}
     bad: list[tuple[str, str]] = []
     noise = torch.Generator().manual_seed(seed) if sampling == "random" else None
-    with _bar(len(photos) * len(group), progress) as advance:
+    with _bar(len(photos) * len(group), progress) as advance, reading_processes():
         for batch in photos:
             bad += batch["bad"]
             if len(batch["index"]) == 0:
@@ -77,16 +76,12 @@ def answer_orbit(
             )  # fmt: skip
             tapes["image"].add([_about_images(batch, orbit, preprocessing)])
             heard: dict[str, list[Record]] = {name: [] for name in tapes if name != "image"}
-            for k in range(len(group)):
-                images = orbit[k]
-                said = {"bare": model.classify(images, {})}
-                if not model.bare:
-                    said["rectified"] = model(images, views=views, sampling=sampling, generator=noise)
-                    estimated = [primitive.name for primitive in model.primitives]
-                    for name, record in _about_poses(said["rectified"], estimated).items():
-                        heard[name].append(record)
-                for name, prediction in said.items():
-                    probabilities = prediction.probabilities.float().cpu()
+            asked = (ask(model, orbit[k], views, sampling, noise) for k in range(len(group)))
+            for k, said in enumerate(one_ahead(asked)):
+                for name, record in said.poses.items():
+                    heard[name].append(record)
+                for name, probabilities in said.probabilities.items():
+                    _require_answers(probabilities, batch["index"], table, said.precision)
                     _require_classes(probabilities.shape[1], labels, table.name, len(table.classes))
                     heard[name].append(judge(probabilities, labels, model.multi_label))
                     if k == 0:
@@ -129,12 +124,6 @@ def device_of(model: torch.nn.Module) -> torch.device:
     return next(model.parameters(), torch.zeros(())).device
 
 
-def views_used(prediction: Prediction) -> Tensor:
-    """How many views a prediction looked at, ``(B,)``."""
-    assert prediction.views is not None
-    return (prediction.views.weights > 0).sum(1)
-
-
 class _Tape:
     """Records of a batch for each element, joined over the batches at the end: ``{name: (E, N, …)}``."""
 
@@ -165,24 +154,18 @@ def _about_images(batch: dict[str, Any], orbit: PhotoOrbit, preprocessing: Prepr
     }
 
 
-def _about_poses(prediction: Prediction, estimated: Sequence[str]) -> dict[str, Record]:
-    """Best values of the primitives that are estimated, entropies and spreads where the method has them, and views."""
-    pose = prediction.pose
-    view = {"views": views_used(prediction)}
-    if prediction.disagreement is not None:
-        view["disagreement"] = prediction.disagreement
-    found = {
-        "value": {} if pose is None else {name: getattr(pose, name) for name in estimated},
-        "entropy": prediction.entropy or {},
-        "spread": prediction.spread or {},
-        "view": view,
-    }
-    return {what: {name: tensor.cpu() for name, tensor in record.items()} for what, record in found.items()}
-
-
 def _found(tapes: dict[str, _Tape]) -> FoundPoses:
     value, entropy, spread, view = (tapes[name].joined() for name in ("value", "entropy", "spread", "view"))
     return FoundPoses(value, entropy, spread, view["views"], view.get("disagreement"))
+
+
+def _require_answers(probabilities: Tensor, rows: Tensor, table: ImageTable, precision: str) -> None:
+    """What is not a number is neither right nor wrong: an evaluation with such answers is refused."""
+    kept = is_answer(probabilities)
+    if not bool(kept.all()):
+        names = [table.item_name(row) for row in rows[~kept].tolist()]
+        others = f" and {len(names) - 1} others" if len(names) > 1 else ""
+        raise ValueError(f"{names[0]}{others}: {why_no_answer(precision)}")
 
 
 def _require_classes(outputs: int, labels: Tensor, name: str, classes: int) -> None:

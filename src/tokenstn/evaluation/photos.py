@@ -13,8 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms.v2 import functional as F
 
 from tokenstn.data import BadImage, ImageDataset, ImageTable, UnreadableImageError, collate, fit, to_float
 from tokenstn.data.fit import fit_layout, fit_pixels
@@ -100,8 +98,7 @@ def shrink(photo: Tensor, preprocessing: Preprocessing) -> Tensor:
     if factor >= 1:
         return photo
     factor = math.ceil(min(height, width) * factor) / min(height, width)  # whole pixels, so that the aspect stays
-    smaller = [round(height * factor), round(width * factor)]
-    return F.resize(photo, smaller, InterpolationMode(preprocessing.interpolation), antialias=True)
+    return fit(photo, (round(height * factor), round(width * factor)), "squash", 1.0, preprocessing.interpolation)
 
 
 class PhotoOrbit:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.bootstrap import cluster_mean_interval
-from tokenstn.evaluation.orbit import Views
+from tokenstn.evaluation.method import Views
 from tokenstn.evaluation.pose import pose_failed, scale_failed
 from tokenstn.evaluation.results import FlagScore, FlagScores
 from tokenstn.evaluation.risk_control import one_pose_per_image, risk_threshold, threshold_grid

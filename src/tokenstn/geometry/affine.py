@@ -163,5 +163,5 @@ def _as_given(value: Tensor | float, like: Tensor) -> Tensor:
 
 
 def _affine(a: Tensor, b: Tensor, c: Tensor, d: Tensor, tx: Tensor, ty: Tensor) -> Tensor:
-    zero, one = torch.zeros_like(a), torch.ones_like(a)
+    zero, one = (scalar(value, like=a).expand_as(a) for value in (0.0, 1.0))
     return torch.stack((a, b, tx, c, d, ty, zero, zero, one), -1).unflatten(-1, (3, 3))

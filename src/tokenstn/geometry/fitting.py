@@ -15,6 +15,7 @@ from torch import Tensor
 from tokenstn.geometry.affine import Pose, invert, wrap_angle
 
 Size = tuple[int, int]
+SMALLEST_SHARE = 0.05  # below it, next to nothing of a photo would be seen, at a size that no memory holds
 
 
 def fit_matrix(
@@ -48,8 +49,8 @@ def fit_layout(photo: Size, size: Size, resize: str, crop_share: float) -> tuple
     """The size that a photo is resized to, and where the network's first row and column lie in that."""
     if len(size) != 2 or min(size) < 1 or min(photo) < 1:
         raise ValueError(f"sizes are height and width in pixels, at least 1 each; got photo {photo}, size {size}")
-    if not 0 < crop_share <= 1:
-        raise ValueError(f"crop_share {crop_share}: above 0 and at most 1")
+    if not SMALLEST_SHARE <= crop_share <= 1:
+        raise ValueError(f"crop_share {crop_share}: from {SMALLEST_SHARE} to 1")
     ratios = [wanted / given for wanted, given in zip(size, photo, strict=True)]
     if resize == "squash":
         return size, (0, 0)

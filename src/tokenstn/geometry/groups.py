@@ -20,6 +20,7 @@ from tokenstn.geometry.warp import Mode, Padding, warp
 SMALLEST_SCALE = 0.75
 LARGEST_SHEAR = 0.25
 LARGEST_SHIFT = 0.125
+LARGEST_ORDER = 1000  # two of which make a million elements
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Group:
 
     With ``first_shear`` > 0 every image is also sheared once, by its own random amount up to that, before any element
     is applied: the paper's third test set.
+
+    >>> square = rotation_group(4)
+    >>> len(square), square.poses[1].rotation.rad2deg().round().item()
+    (4, 90.0)
     """
 
     name: str
@@ -167,6 +172,7 @@ def _warp_dtype(images: Tensor) -> torch.dtype:
 
 def _steps(order: int, name: str) -> Tensor:
     _require(order >= 1, f"a {name} group needs an order of at least 1, got {order}")
+    _require(order <= LARGEST_ORDER, f"a {name} group has an order of at most {LARGEST_ORDER:,}, got {order}")
     return torch.arange(order, dtype=torch.float64)
 
 

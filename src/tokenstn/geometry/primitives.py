@@ -26,6 +26,10 @@ class Primitive:
 
     ``bound`` is in the primitive's ``unit``; ``start`` is the u at which a fresh network sits; ``components`` is the
     number of independent u (two for a translation); ``rising`` says whether the value grows with u.
+
+    >>> slight = Rotation(bound=0.5)                     # of the primitive there is, a narrower range
+    >>> slight.unsquash(slight.squash(torch.tensor(0.3)))
+    tensor(0.3000)
     """
 
     bound: float
@@ -133,6 +137,9 @@ class OneSidedScale(Scale):
     """The paper's scale, s = 1 − (1 − bound) · sigmoid u: from ``bound`` to 1, with the identity only in the limit.
 
     A fresh network sits at u = −4, which is 0.9955 for the paper's bound of 0.75.
+
+    >>> OneSidedScale().squash(torch.tensor([-100.0, 0.0, 100.0]))
+    tensor([1.0000, 0.8750, 0.7500])
     """
 
     start = -4.0
@@ -154,7 +161,11 @@ class OneSidedScale(Scale):
 
 @dataclass(frozen=True)
 class Shear(Primitive):
-    """h = bound · tanh u, the horizontal shift for each unit of height; the default is the paper's π / 4."""
+    """h = bound · tanh u, the horizontal shift for each unit of height; the default is the paper's π / 4.
+
+    >>> Shear().matrix(torch.tensor(0.2))[0]
+    tensor([1.0000, 0.2000, 0.0000])
+    """
 
     bound: float = math.pi / 4
 
@@ -166,7 +177,11 @@ class Shear(Primitive):
 
 @dataclass(frozen=True)
 class Translation(Primitive):
-    """t = bound · tanh u for x and y, in units of half the shorter side: 1/8 is a sixteenth of that side."""
+    """t = bound · tanh u for x and y, in units of half the shorter side: 1/8 is a sixteenth of that side.
+
+    >>> Translation().squash(torch.tensor([100.0, 0.0]))
+    tensor([0.1250, 0.0000])
+    """
 
     bound: float = 1 / 8
 
@@ -179,7 +194,11 @@ class Translation(Primitive):
 
 @dataclass(frozen=True)
 class Reflection(Primitive):
-    """r = sign u, with a straight-through gradient of 1 for |u| ≤ 1. It starts at u = ½, safely on the +1 side."""
+    """r = sign u, with a straight-through gradient of 1 for |u| ≤ 1. It starts at u = ½, safely on the +1 side.
+
+    >>> Reflection().squash(torch.tensor([-0.1, 0.0, 2.0])).tolist()
+    [-1.0, 1.0, 1.0]
+    """
 
     bound: float = 1.0
 

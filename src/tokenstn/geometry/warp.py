@@ -180,8 +180,8 @@ def _sampling_grid(matrix: Tensor, size: tuple[int, int], output_size: tuple[int
         matrix = matrix * numbers((min(size) / width, min(size) / height, 1.0), like=matrix)[:, None]
     columns = matrix[..., :2, :].transpose(-1, -2)[..., None, None, :, :]  # (..., 1, 1, 3, 2)
     along_x, along_y, shift = columns.unbind(-2)
-    # one row and one column are made first, so that only this sum is as large as the image
-    return along_x * x[:, None] + (along_y * y[..., None] + shift)
+    # a column is made first, so that one operation alone is as large as the image
+    return torch.addcmul(along_y * y[..., None] + shift, along_x, x[:, None])
 
 
 def _pixel_centres(count: int, shorter: int, device: torch.device) -> Tensor:

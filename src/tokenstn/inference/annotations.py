@@ -7,7 +7,6 @@ also where a photo was mirrored.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,6 +22,9 @@ from tokenstn.inference.polygons import area, clip
 from tokenstn.inference.rectify import Correction
 from tokenstn.inference.rle import decode_mask, encode_mask
 from tokenstn.inference.tiles import frame_of, warp_tiled
+from tokenstn.system.documents import read_json
+
+MOST_BYTES = 2**33  # of a COCO file, which may hold millions of outlines
 
 Coco = dict[str, Any]
 Points = NDArray[np.float64]
@@ -40,11 +42,9 @@ class Moved:
 def read_coco(path: Path) -> Coco:
     """A COCO file with images and annotations."""
     try:
-        coco = json.loads(path.read_text(encoding="utf-8"))
+        coco = read_json(path, MOST_BYTES)
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from None
     right = isinstance(coco, dict) and all(isinstance(coco.get(key), list) for key in ("images", "annotations"))
     if not right or not all(
         isinstance(image, dict) and {"id", "file_name"} <= image.keys() for image in coco["images"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 
 from tokenstn.inference.poses import pose_columns
-from tokenstn.inference.sources import ImageList
+from tokenstn.inference.sources import ImageList, text_of
 from tokenstn.inference.stream import Answered, Views
 from tokenstn.models import Prediction, TokenSTN
 from tokenstn.models.prediction import answer_confidence
@@ -44,7 +44,7 @@ class AnswerColumns:
     def _columns(self, answered: Answered, prediction: Prediction) -> dict[str, Any]:
         count = len(answered.rows)
         table = self._images.table
-        columns: dict[str, Any] = {"path": [_text(table.item_name(row)) for row in answered.rows]}
+        columns: dict[str, Any] = {"path": [text_of(table.item_name(row)) for row in answered.rows]}
         if table.boxes is not None:
             boxes = table.boxes[answered.rows].numpy()
             columns |= {name: boxes[:, k] for k, name in enumerate(BOX)}
@@ -93,8 +93,3 @@ class AnswerColumns:
         kinds |= {"views": pa.int32(), "disagreement": pa.float32()}
         kinds |= {"pose_ambiguous": pa.bool_(), "class_uncertain": pa.bool_()}
         return pa.schema(list(kinds.items()))
-
-
-def _text(name: str) -> str:
-    """Names of files may hold bytes that are no text; Parquet keeps text."""
-    return name.encode("utf-8", errors="backslashreplace").decode()

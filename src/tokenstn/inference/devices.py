@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
 import torch
 from lightning.fabric import Fabric
 from lightning.fabric.strategies.ddp import DDPStrategy
+from lightning.fabric.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
+
+from tokenstn.system.processes import Watch
 
 PRECISIONS = {"32-true": "float32", "bf16-mixed": "bfloat16", "16-mixed": "float16"}
 
@@ -27,3 +31,11 @@ def fleet(
         # those who are done wait for the others, however long these take
         fabric = Fabric(**settings, strategy=DDPStrategy(timeout=timedelta(days=30)))  # pyright: ignore[reportArgumentType]
     return fabric
+
+
+def company(fabric: Fabric) -> AbstractContextManager[object]:
+    """While a launched job runs: when one of its processes dies, the others end with a message, and wait for nobody."""
+    launcher = fabric.strategy.launcher
+    if fabric.world_size == 1 or not isinstance(launcher, _SubprocessScriptLauncher):
+        return nullcontext()  # torchrun or a cluster look after their processes themselves
+    return Watch(launcher.procs, "the job is over; called again, it goes on with what is missing")

@@ -6,6 +6,7 @@ Everything is written into a folder beside the one that was asked for, which is 
 from __future__ import annotations
 
 import hashlib
+import io
 import shutil
 import tempfile
 import warnings
@@ -26,6 +27,7 @@ from tokenstn.models import Preprocessing, Thresholds, TokenSTN
 from tokenstn.models.exported import FORMAT, ExportInfo
 from tokenstn.models.folder import weights_of
 from tokenstn.models.onnx import OnnxModel
+from tokenstn.system.files import UNFINISHED, in_words, require_writable
 
 FORMATS = ("onnx", "pt2")
 TRACED_SIZE = (37, 53)  # of the photos that are traced: unlike any other number in a graph
@@ -103,7 +105,8 @@ def export_model(
 
 
 def require_free(out: Path, overwrite: bool) -> None:
-    """Refuse a folder that holds anything but a bundle that may go."""
+    """Refuse a folder that holds anything but a bundle that may go, or that nothing can be written beside."""
+    require_writable(out.parent)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / bundle.BUNDLE).is_file():
@@ -188,20 +191,25 @@ def _write_pt2(path: Path, whole: Whole, photos: Tensor) -> None:
             program = torch.export.export(whole.eval(), (photos,), dynamic_shapes={"photos": MOVING_PHOTOS})
         except RuntimeError as error:
             raise cannot_be_traced("pt2", error) from error
-        torch.export.save(program, path)
+        content = io.BytesIO()  # torch's own writer says nothing of a full disk
+        torch.export.save(program, content)
+        path.write_bytes(content.getvalue())
 
 
 @contextmanager
 def _folder_to_be(out: Path) -> Iterator[Path]:
     """A folder that becomes ``out`` at the end, and disappears if it does not come to that."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}{UNFINISHED}-", dir=out.parent))
     try:
-        yield folder
+        with in_words(out):
+            yield folder
         folder.chmod(0o755)  # what mkdtemp makes is for its owner alone
+        before = folder.with_name(f"{folder.name}-before")
         if out.exists():
-            shutil.rmtree(out)
+            out.rename(before)  # it goes when the new one is in its place
         folder.rename(out)
+        shutil.rmtree(before, ignore_errors=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

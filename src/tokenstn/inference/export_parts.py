@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from tokenstn.geometry import warp
 from tokenstn.inference.export_fit import Fitting
 from tokenstn.models import Preprocessing, Thresholds, TokenSTN
-from tokenstn.models.averaging import average, disagreement_of, flags_of
+from tokenstn.models.aim import aim, weighted
+from tokenstn.models.averaging import average, flags_of
 from tokenstn.models.exported import ExportInfo
 from tokenstn.models.onnx import (
     BELIEFS,
@@ -30,8 +31,6 @@ from tokenstn.models.onnx import (
     split_beliefs,
 )
 from tokenstn.models.prediction import probabilities_of
-from tokenstn.models.tokenstn import only, weighted
-from tokenstn.posteriors import best_pose, most_probable_poses
 
 # the axes of photos that may have any length, for torch.export
 MOVING_PHOTOS: dict[int, Any] = {
@@ -66,8 +65,8 @@ class Looking(nn.Module):
 
     def forward(self, images: Tensor, beliefs: Tensor) -> dict[str, Tensor]:
         posteriors = self._model[0].beliefs(split_beliefs(self._model[0], beliefs))
-        pose = best_pose(posteriors)
-        views = weighted(*most_probable_poses(posteriors, self.views)) if self.views > 1 else only(pose)
+        pose, views = aim(posteriors, self.views)
+        views = weighted(views.matrices, views.weights) if self.views > 1 else views
         seen = warp(images, views.matrices, validate=False)
         entropy = {name: posterior.entropy() for name, posterior in posteriors.items()}
         return {
@@ -98,7 +97,7 @@ class Classifying(nn.Module):
 class Joining(nn.Module):
     """Logits ``(B · V, classes)``, weights ``(B, V)`` and entropies ``(B, primitives)`` → one answer, and its flags.
 
-    Without a rectifier there are logits ``(B, classes)`` alone.
+    Without a rectifier there are logits ``(B, classes)`` alone. The flags also look at the images ``(B, C, h, w)``.
     """
 
     def __init__(self, model: TokenSTN, limits: Thresholds | None) -> None:
@@ -106,17 +105,16 @@ class Joining(nn.Module):
         self.names = [primitive.name for primitive in model.primitives]
         self.multi_label = model.multi_label
         self.limits = limits
-        self.inputs = (LOGITS,) if model.bare else (LOGITS, "view_weights", ENTROPIES)
+        self.inputs = (IMAGES, LOGITS) if model.bare else (IMAGES, LOGITS, "view_weights", ENTROPIES)
 
     def forward(
-        self, logits: Tensor, weights: Tensor | None = None, entropies: Tensor | None = None
+        self, images: Tensor, logits: Tensor, weights: Tensor | None = None, entropies: Tensor | None = None
     ) -> dict[str, Tensor]:
         answers = probabilities_of(logits, self.multi_label)
         weights = torch.ones_like(answers[:, :1]) if weights is None else weights
-        probabilities, doubt = average(answers, weights, self.multi_label)
-        disagreement = disagreement_of(probabilities, doubt, self.multi_label)
+        probabilities, disagreement = average(answers, weights, self.multi_label)
         entropy = {} if entropies is None else dict(zip(self.names, entropies.unbind(1), strict=True))
-        flags = flags_of(probabilities, disagreement, entropy, self.limits, self.multi_label)
+        flags = flags_of(probabilities, disagreement, entropy, self.limits, self.multi_label, images)
         names = ("pose_ambiguous", "class_uncertain")
         raised = {name: flag for name, flag in zip(names, flags, strict=True) if flag is not None}
         return {"probabilities": probabilities, "disagreement": disagreement, **raised}

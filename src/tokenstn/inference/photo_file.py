@@ -6,8 +6,6 @@ miss: format, compression, depth, transparency, EXIF, colour profile, resolution
 
 from __future__ import annotations
 
-import io
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,10 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, PngImagePlugin
 
-from tokenstn.data import PIXEL_LIMIT, UnreadableImageError
-from tokenstn.inference.files import written_whole
+from tokenstn.data.opening import UnreadableImageError, opened, quiet
 from tokenstn.inference.tiles import Pixels
+from tokenstn.system.documents import in_short
+from tokenstn.system.files import written_whole
 
 ORIENTATION = 0x0112
 SIZE_TAGS = {0xA002: 0, 0xA003: 1}  # ExifImageWidth and ExifImageHeight, and their place in a PIL size
@@ -28,6 +27,10 @@ LOSSY = 90  # quality for formats that do not tell theirs: WebP and AVIF
 PLAIN = ("L", "LA", "RGB", "RGBA", "CMYK", "I;16", "I")
 THROUGH = {"1": "L", "PA": "RGBA", "La": "LA", "RGBa": "RGBA", "I;16B": "I;16", "I;16L": "I;16", "I;16N": "I;16"}
 ALPHA = ("LA", "RGBA")
+
+
+class UnwritablePhotoError(UnreadableImageError):
+    """A photo that was read, but whose format, or what its file says about it, cannot be written again."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,16 @@ class PhotoFile:
 
     def save(self, pixels: Pixels, path: Path) -> None:
         """Write other pixels ``(h, w, C)`` in the way of this file, as a whole or not at all."""
+        with written_whole(path) as beside:
+            try:
+                with quiet:
+                    self._write(pixels, beside)
+            except Exception as error:  # what a broken file says about itself breaks writers in any way
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the disk's fault
+                raise UnwritablePhotoError(str(path), in_short(error)) from error
+
+    def _write(self, pixels: Pixels, path: Path) -> None:
         image = Image.fromarray(
             pixels[..., 0] if pixels.shape[2] == 1 else pixels, None if self.mode != "CMYK" else "CMYK"
         )
@@ -65,24 +78,14 @@ class PhotoFile:
         exif = options.get("exif")
         if isinstance(exif, Image.Exif):
             options["exif"] = _resized(exif, image.size)
-        with written_whole(path) as beside:
-            image.save(beside, format=self.format, **options)
+        image.save(path, format=self.format, **options)
 
 
 def decode_photo(content: bytes, name: str) -> PhotoFile:
     """The photo in the bytes of a file; ``name`` is for the error."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours, below
-            image = Image.open(io.BytesIO(content))
-            if image.width * image.height > PIXEL_LIMIT:
-                raise UnreadableImageError(name, f"{image.width} × {image.height} pixels are more than are read")
-            image.load()
-            return _photo(image, content)
-    except UnreadableImageError:
-        raise
-    except Exception as error:  # decoders of broken files raise whatever they stumble over
-        raise UnreadableImageError(name, f"the file is truncated or corrupt ({error})") from error
+    with opened(content, name) as image:
+        image.load()
+        return _photo(image, content)
 
 
 def plain_photo(pixels: Pixels) -> PhotoFile:

@@ -12,18 +12,20 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from tokenstn.data import PIXEL_LIMIT
 from tokenstn.data.images import read_file
 from tokenstn.data.items import ZipMember
 from tokenstn.geometry import decompose, seen_rotation
 from tokenstn.inference.canvas import Canvas, moves, on_canvas
-from tokenstn.inference.files import written_whole
-from tokenstn.inference.photo_file import ALPHA, PhotoFile, decode_photo, plain_photo
-from tokenstn.inference.sources import ImageList
+from tokenstn.inference.photo_file import ALPHA, PhotoFile, UnwritablePhotoError, decode_photo, plain_photo
+from tokenstn.inference.sources import ImageList, text_of
 from tokenstn.inference.tiles import Outside, pixel_matrix, warp_tiled
+from tokenstn.system.files import written_whole
 
 Padding = Literal["reflection", "border", "black", "white"]
 AMBIGUOUS, UPRIGHT = "several poses fit", "it is upright already"
 LARGE = 25_000_000  # pixels, above which photos are corrected one at a time
+THINNEST = 10_000  # times as long as wide, above which a photo is a line, and turning it shows nothing
 
 _one_large_photo = threading.Lock()
 
@@ -108,13 +110,18 @@ class Rectifier:
             why_not = AMBIGUOUS
         if not why_not and not moves(matrix, photo.size, size):
             why_not = UPRIGHT
+        why_not = why_not or _out_of_shape(photo.size, size)
         target = self.folder / self.name(row)
+        if not why_not:
+            alpha = photo.mode in ALPHA
+            turned = warp_tiled(photo.pixels, matrix, size, _outside(photo, self.padding), alpha=alpha)
+            try:
+                photo.save(turned, target)
+            except UnwritablePhotoError as error:
+                why_not = f"it cannot be written again with all that its file says ({error.reason})"
         if why_not:
             matrix, size = torch.eye(3, dtype=torch.float64), photo.size
             self._leave(row, photo, content, target)
-        else:
-            alpha = photo.mode in ALPHA
-            photo.save(warp_tiled(photo.pixels, matrix, size, _outside(photo, self.padding), alpha=alpha), target)
         return self._described(row, photo, pose, ambiguous, why_not, pixel_matrix(matrix, photo.size, size), size)
 
     def _leave(self, row: int, photo: PhotoFile, content: bytes | None, target: Path) -> None:
@@ -156,8 +163,8 @@ class Rectifier:
         half = min(photo.size) / 2
         return Correction(
             row=row,
-            path=self.images.table.item_name(row),
-            file=self.name(row).as_posix(),
+            path=text_of(self.images.table.item_name(row)),
+            file=text_of(self.name(row).as_posix()),
             corrected=not why_not,
             why_not=why_not,
             rotation_deg=math.degrees(seen_rotation(found).item()),
@@ -174,6 +181,15 @@ class Rectifier:
             output_height=size[0],
             **dict(zip(("m00", "m01", "m02", "m10", "m11", "m12"), reads[:2].flatten().tolist(), strict=True)),
         )
+
+
+def _out_of_shape(size: tuple[int, int], output_size: tuple[int, int]) -> str:
+    """Why a photo of this height and width is not turned; empty where it is."""
+    if max(size) > THINNEST * min(size):
+        return f"it is more than {THINNEST:,} times as long as it is wide"
+    if output_size[0] * output_size[1] > PIXEL_LIMIT:
+        return f"turned, with room for all of it, it would have more than {PIXEL_LIMIT:,} pixels"
+    return ""
 
 
 def _outside(photo: PhotoFile, padding: Padding) -> Outside:

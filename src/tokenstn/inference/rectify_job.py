@@ -19,7 +19,6 @@ import tokenstn
 from tokenstn.data import UnreadableImageError, read_image
 from tokenstn.data.sheet import write_sheet
 from tokenstn.inference.annotations import Coco, move_annotations
-from tokenstn.inference.files import write_text, written_whole
 from tokenstn.inference.poses import photo_poses
 from tokenstn.inference.progress import bar
 from tokenstn.inference.rectify import Correction, Rectifier
@@ -28,6 +27,7 @@ from tokenstn.inference.sources import ImageList
 from tokenstn.inference.stream import Answered, Views, answers
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
+from tokenstn.system.files import write_text, written_whole
 
 SCHEMA = "tokenstn.corrections/1"
 SETTINGS, PARTS, IMAGES = "rectify.json", ".corrections", "images"
@@ -109,7 +109,8 @@ def finish(job: ShardFolder, images: ImageList, coco: Coco | None, sheet: bool) 
     for correction in corrections(job):
         corrected += correction.corrected
         if not correction.corrected:
-            left[correction.why_not] = left.get(correction.why_not, 0) + 1
+            reason = correction.why_not.partition(" (")[0]  # what differs from photo to photo is in corrections.csv
+            left[reason] = left.get(reason, 0) + 1
         lines.writerow(_cells(correction))
     write_text(job.folder / TABLE, text.getvalue())
     rejected = job.write_rejected()
@@ -160,7 +161,9 @@ def _cells(correction: Correction) -> list[Any]:
 def _write_before_and_after(job: ShardFolder, images: ImageList) -> None:
     """Up to ``SHOWN`` photos from all over the list, each before and after."""
     every = max(1, job.images // SHOWN)
-    shown = [correction for number, correction in enumerate(corrections(job)) if number % every == 0][:SHOWN]
+    # a name with bytes that are no text is not kept as it is, and not found again
+    named = (done for done in corrections(job) if (job.folder / IMAGES / done.file).is_file())
+    shown = [correction for number, correction in enumerate(named) if number % every == 0][:SHOWN]
     tiles, titles = [], []
     for correction in shown:
         before, box = images.table.read(correction.row, channels=3), images.box(correction.row)

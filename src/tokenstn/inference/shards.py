@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenstn.inference.files import remove_unfinished, write_text, written_whole
+from tokenstn.system.documents import read_json
+from tokenstn.system.files import remove_unfinished, require_writable, write_text, written_whole
 
 REJECTED = "rejected.csv"
 # what may differ when a job goes on: who wrote it, and what things are called
@@ -73,6 +74,7 @@ class ShardFolder:
 
     def begin(self, overwrite: bool = False) -> None:
         """Make the folder and keep the settings; ``overwrite`` removes what an earlier job left, and nothing else."""
+        require_writable(self.folder)
         if overwrite and (self._started() is not None):
             (self.folder / self.settings_file).unlink()
             shutil.rmtree(self.folder / self.parts, ignore_errors=True)
@@ -120,7 +122,7 @@ class ShardFolder:
         if not path.is_file():
             return None
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_json(path)
         except ValueError:
             found = None
         if not isinstance(found, dict):

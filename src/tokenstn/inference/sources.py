@@ -54,6 +54,11 @@ class ImageList:
         return Path(item.name) if isinstance(item, ZipMember) else Path(f"{row:06d}.png")
 
 
+def text_of(name: str) -> str:
+    """The name of a file for those who keep text alone: bytes in it that are none become escapes."""
+    return name.encode("utf-8", errors="backslashreplace").decode()
+
+
 def list_images(source: Source) -> ImageList:
     """The images that a person means.
 

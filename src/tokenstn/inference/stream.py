@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,10 @@ from tokenstn.data import ImageDataset, collate, to_float
 from tokenstn.inference.shards import Rejected, ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.models import Prediction, Preprocessing, TokenSTN
+from tokenstn.models.call_settings import precision_of
+from tokenstn.models.finite import is_answer, why_no_answer
 from tokenstn.models.preprocessing import preprocessing_of
+from tokenstn.system.processes import reading_processes
 
 Views = int | Literal["auto"]
 
@@ -51,6 +54,7 @@ def answers(
     The model is where ``fabric`` runs. A batch never reaches over the end of a shard.
     """
     preprocessing = preprocessing_of(model)
+    model.record()  # nearly all batches have one shape
     batches = [
         (shard, rows[start : start + batch_size], start + batch_size >= len(rows))
         for shard in shards
@@ -64,10 +68,36 @@ def answers(
         collate_fn=collate,
         pin_memory=fabric.device.type == "cuda",
     )
-    for (shard, _, last), batch in zip(batches, loader, strict=True):
-        rows = batch["index"].tolist()
-        prediction = _answer(model, batch["image"], preprocessing, fabric, views) if rows else None
-        yield Answered(shard, rows, _sizes(images, batch), prediction, batch["bad"], last)
+    with reading_processes():
+        for (shard, _, last), batch in zip(batches, loader, strict=True):
+            rows = batch["index"].tolist()
+            prediction = _answer(model, batch["image"], preprocessing, fabric, views) if rows else None
+            answer = Answered(shard, rows, _sizes(images, batch), prediction, batch["bad"], last)
+            kept = torch.ones(0, dtype=torch.bool) if prediction is None else is_answer(prediction.probabilities)
+            if not bool(kept.all()):
+                prediction = _answer(model, batch["image"][kept], preprocessing, fabric, views) if kept.any() else None
+                answer = _without(answer, kept, prediction, images, why_no_answer(_precision(fabric)))
+            yield answer
+
+
+def _without(
+    answer: Answered, kept: torch.Tensor, prediction: Prediction | None, images: ImageList, reason: str
+) -> Answered:
+    """The batch less the images that the model has no answer to; ``prediction`` is that for the others."""
+    good = [place for place, keep in enumerate(kept.tolist()) if keep]
+    refused = [(images.table.item_name(row), reason) for place, row in enumerate(answer.rows) if place not in good]
+    return replace(
+        answer,
+        rows=[answer.rows[place] for place in good],
+        sizes=[answer.sizes[place] for place in good],
+        prediction=prediction,
+        rejected=[*answer.rejected, *refused],
+    )
+
+
+def _precision(fabric: Fabric) -> str:
+    with fabric.autocast():
+        return precision_of(torch.zeros(0, device=fabric.device))
 
 
 class _Batches(Sampler[list[int]]):

@@ -25,6 +25,11 @@ class Backbone(nn.Module):
         shared: how many entries of timm's ``forward_intermediates``, or the name of a layer; None for no prefix.
         input_size: height and width that the classifier is used with, where it does not say so itself.
         preprocessing: what its images went through; read from a timm model's own configuration when None.
+
+    >>> import timm
+    >>> backbone = Backbone(timm.create_model("resnet18", num_classes=3).eval(), shared=2)
+    >>> backbone.tokens(torch.rand(1, 3, 64, 64)).shape, backbone.logits(torch.rand(1, 3, 64, 64)).shape
+    (torch.Size([1, 64, 16, 16]), torch.Size([1, 3]))
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class Backbone(nn.Module):
         self.shared = shared
         self.channels = _input_channels(classifier)
         self.input_size = input_size or _input_size(classifier)
+        _require_size(classifier, self.input_size)
         self.preprocessing = preprocessing or Preprocessing.of(classifier, self.input_size)
         self.blueprint: Blueprint | None = None  # of the whole classifier, where only its prefix is left
         self.prefix: Prefix | None = None
@@ -129,7 +135,9 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
     if (height, width) == (factor * size[0], factor * size[1]):
         return F.avg_pool2d(images, factor)
     shrink = max(size[0] / height, size[1] / width)
-    rows, columns = min(height, round(size[0] / shrink)), min(width, round(size[1] / shrink))
+    rows, columns = (
+        min(given, max(1, round(wanted / shrink))) for given, wanted in zip((height, width), size, strict=True)
+    )
     top, left = (height - rows) // 2, (width - columns) // 2
     images = images[..., top : top + rows, left : left + columns]
     with torch.autocast(images.device.type, enabled=False):
@@ -150,6 +158,17 @@ def _input_size(classifier: nn.Module) -> tuple[int, int]:
     size = size or getattr(getattr(classifier, "config", None), "image_size", None) or DEFAULT_SIZE
     height, width = (size, size) if isinstance(size, int) else size
     return int(height), int(width)
+
+
+def _require_size(classifier: nn.Module, size: tuple[int, int]) -> None:
+    """Refuse a size that a classifier of one size only would refuse at the first call, in its own words."""
+    patches: Any = getattr(classifier, "patch_embed", None)
+    fixed = getattr(patches, "img_size", None) if getattr(patches, "strict_img_size", False) else None
+    if fixed is not None and tuple(fixed) != tuple(size):
+        raise ValueError(
+            f"{type(classifier).__name__} was made for images of {fixed[0]}×{fixed[1]} pixels, and input_size is "
+            f"{size[0]}×{size[1]}: leave it out, or make the classifier for that size (timm: img_size=…)"
+        )
 
 
 def _size_multiple(classifier: Any, shared: int | str) -> int:

@@ -25,6 +25,8 @@ OWN_MODELS: dict[str, Callable[..., nn.Module]] = {
 }  # fmt: skip
 # arguments that would fetch or read other weights, whatever the builder
 FOREIGN_WEIGHTS = ("pretrained", "weights", "checkpoint")
+LARGEST_NUMBER = 250_000  # in the arguments of a network
+LONGEST_LIST = 1000
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Blueprint:
             raise ValueError(f"{self.library} has no model named {self.name!r}; a newer version may have it")
         if any(argument.startswith(FOREIGN_WEIGHTS) for argument in self.arguments):
             raise ValueError(f"the arguments of {self.name} ask for other weights: {sorted(self.arguments)}")
+        _require_modest(self.arguments, "arguments")
         if self.library == "timm":
             return timm.create_model(self.name, pretrained=False, **self.arguments)
         if self.library == "tokenstn":
@@ -73,6 +76,17 @@ def blueprint_of(classifier: nn.Module, example: Tensor) -> Blueprint | None:
         return next(
             (blueprint for blueprint in _likely_blueprints(classifier) if _rebuilds(blueprint, classifier, noise)), None
         )
+
+
+def _require_modest(value: Any, where: str) -> None:
+    """Refuse numbers and lists that no network is made with."""
+    if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+        raise ValueError(f"{where} is {value}: from {-LARGEST_NUMBER:,} to {LARGEST_NUMBER:,}")
+    if isinstance(value, dict | list):
+        if len(value) > LONGEST_LIST:
+            raise ValueError(f"{where} has {len(value):,} entries: at most {LONGEST_LIST:,}")
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _require_modest(item, f"{where}.{key}")
 
 
 def _rebuilds(blueprint: Blueprint, classifier: nn.Module, example: Tensor) -> bool:

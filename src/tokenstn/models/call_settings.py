@@ -17,18 +17,33 @@ PRECISIONS = {
 EXECUTIONS = ("torch", "onnx")
 
 
+NEVER_SURE = {"sure": None}  # what a file of the first release leaves out: it had no such limit
+
+
 @dataclass(frozen=True)
 class AutoViews:
-    """``views="auto"``: as many views as hold ``mass`` of the belief, at most ``most``."""
+    """``views="auto"``: the first view, and where its answer is not sure, as many as hold ``mass`` of the belief.
+
+    mass: in (0, 1]. most: views at most. sure: how many times more probable the first answer has to be than the next
+    one, for one view to be enough; None never stops at one.
+
+    >>> AutoViews(mass=0.5, most=4).mass
+    0.5
+    """
 
     mass: float = 0.9
     most: int = 8
+    sure: float | None = 3.0
 
     def __post_init__(self) -> None:
         number = isinstance(self.mass, int | float) and not isinstance(self.mass, bool)
         count = isinstance(self.most, int) and not isinstance(self.most, bool)
-        if not number or not 0 < self.mass <= 1 or not count or self.most < 1:
-            raise ValueError(f"AutoViews(mass={self.mass!r}, most={self.most!r}): mass in (0, 1], most a number from 1")
+        odds = self.sure is None or (isinstance(self.sure, int | float) and self.sure >= 1)
+        if not number or not 0 < self.mass <= 1 or not count or self.most < 1 or not odds:
+            raise ValueError(
+                f"AutoViews(mass={self.mass!r}, most={self.most!r}, sure={self.sure!r}): mass in (0, 1], most a number "
+                "from 1, sure a number from 1 or None"
+            )
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,10 @@ class CallSettings:
                 raise ValueError(f"{name}={getattr(self, name)!r}: one of {', '.join(known)}")
 
 
+# which devices have autocast, asked once: torch.compile does not trace the question in torch 2.11
+CASTING = frozenset(kind for kind in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(kind))
+
+
 def precision_of(images: Tensor) -> str:
     """In which precision a model computes on floating point images: theirs, unless autocast is on.
 
@@ -64,7 +83,7 @@ def precision_of(images: Tensor) -> str:
     'float32'
     """
     device = images.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if device in CASTING and torch.is_autocast_enabled(device):
         return PRECISIONS[torch.get_autocast_dtype(device)]
     return PRECISIONS.get(images.dtype, "another")
 

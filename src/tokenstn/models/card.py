@@ -6,9 +6,9 @@ corrects and how far, what its flags promise, and what it is not for.
 
 from __future__ import annotations
 
-import json
+import html
 import math
-import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import tokenstn
+from tokenstn.system.documents import read_json
+from tokenstn.system.files import write_text
 
 if TYPE_CHECKING:
     from tokenstn.geometry import Primitive
@@ -51,7 +53,7 @@ def model_card(model: TokenSTN, name: str = "A TokenSTN model", metrics: Mapping
         "What it is for": f"Sorting and searching images like those that it was trained on. {NOT_FOR}",
     }
     body = "\n\n".join(f"## {title}\n\n{text}" if title else text for title, text in sections.items())
-    return ModelCard(f"---\n{head.to_yaml()}\n---\n\n# {name}\n\n{MADE}\n\n{body}\n")
+    return ModelCard(f"---\n{head.to_yaml()}\n---\n\n# {_text(name)}\n\n{MADE}\n\n{body}\n")
 
 
 def write_card(
@@ -67,15 +69,13 @@ def write_card(
     if path.exists() and MADE not in path.read_text(encoding="utf-8", errors="replace"):
         return
     card = model_card(model, name or _name_of(folder), metrics or run_metrics(folder) or model.run_metrics)
-    beside = folder / f".{CARD}"
-    beside.write_text(str(card), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, str(card))
 
 
 def run_metrics(folder: Path) -> dict[str, Any] | None:
     """What the run folder around a model folder knows about it; None where there is none."""
     try:
-        found = json.loads((folder.parent / METRICS).read_text(encoding="utf-8"))
+        found = read_json(folder.parent / METRICS)
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("schema") == RUN else None
@@ -96,7 +96,7 @@ def _what(model: TokenSTN) -> str:
         said += f" behind a rectifier, which finds {names} of what is seen in each image and corrects them first"
     said += f". Made with tokenstn {tokenstn.__version__}."
     if model.classes:
-        shown = ", ".join(f"`{name}`" for name in model.classes[:SHOWN])
+        shown = ", ".join(_code(name) for name in model.classes[:SHOWN])
         more = f" and {len(model.classes) - SHOWN:,} more" if len(model.classes) > SHOWN else ""
         several = ", of which an image may have several" if model.multi_label else ""
         said += f"\n\n{len(model.classes):,} classes{several}: {shown}{more}."
@@ -158,8 +158,8 @@ def _metrics(evaluation: Mapping[str, Any] | None) -> str:
         )
     split = f"the {evaluation['split']} images of " if evaluation.get("split") else ""
     intro = (
-        f"{evaluation['images']:,} images, {split}{evaluation['data']}, each under {len(evaluation['elements'])} "
-        f"elements of the group {evaluation['group']}."
+        f"{evaluation['images']:,} images, {split}{_text(str(evaluation['data']))}, each under "
+        f"{len(evaluation['elements'])} elements of the group {evaluation['group']}."
     )
     columns = {"upright": "as they come", "mean": "mean over the group", "worst": "worst", "consistency": "same answer"}
     lines = ["| accuracy | " + " | ".join(columns.values()) + " |", "|---|" + "---|" * len(columns)]
@@ -176,19 +176,51 @@ def _limits(model: TokenSTN, evaluation: Mapping[str, Any] | None) -> str:
         "same.",
         "Where orientation is the label, such as in left and right hands, a rectifier takes it away.",
     ]
-    said += [str(warning) for warning in (evaluation or {}).get("warnings", ())]
+    said += [_text(str(warning)) for warning in (evaluation or {}).get("warnings", ())]
     if model.primitives and model.poses == "relative":
         said.append("No image tells it what is upright.")
     return "\n".join(f"- {sentence}" for sentence in said)
+
+
+def _code(name: str) -> str:
+    """A stranger's name as code in Markdown, which takes nothing in it for markup, in one line.
+
+    >>> _code("a moth"), _code("6`<b>")
+    ('`a moth`', '`` 6`<b> ``')
+    """
+    longest = max((len(run) for run in re.findall("`+", name)), default=0)
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{' '.join(name.splitlines())}{space}{fence}"
+
+
+def _text(name: str) -> str:
+    """A stranger's name as text in Markdown, without HTML."""
+    return html.escape(" ".join(name.splitlines()), quote=False)
 
 
 def _evaluation(metrics: Mapping[str, Any] | None, rectified: bool) -> dict[str, Any] | None:
     """What was measured, without the rectifier where a run has kept the classifier alone."""
     found = (metrics or {}).get("evaluation")
     needed = {"images", "data", "group", "elements", "bare"}
-    if not isinstance(found, Mapping) or not needed <= found.keys():
+    if not isinstance(found, Mapping) or not needed <= found.keys() or not _is_sound(found):
         return None
     return dict(found) if rectified else {**found, "rectified": None}
+
+
+def _is_sound(found: Mapping[str, Any]) -> bool:
+    """Whether what a card tells is of the kinds that it tells, in a file that somebody may have edited."""
+    judged = [found["bare"], *([] if found.get("rectified") is None else [found["rectified"]])]
+    keys = ("upright", "mean", "worst", "consistency")
+    return (
+        all(isinstance(scores, Mapping) and all(_is_share(scores.get(key)) for key in keys) for scores in judged)
+        and isinstance(found["images"], int)
+        and isinstance(found["elements"], list)
+        and isinstance(found.get("warnings", []), list)
+    )
+
+
+def _is_share(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
 
 
 def _results(evaluation: Mapping[str, Any]) -> Iterator[EvalResult]:

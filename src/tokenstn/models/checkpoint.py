@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.keys import KeyReport
 from tokenstn.models.tokenstn import TokenSTN
+from tokenstn.system.documents import in_short
 
 # what training scripts leave beside the weights: their arguments, and numpy numbers such as the best accuracy
 _number = np.float64(0.0).__reduce__()[0]  # what unpickles a numpy number
@@ -95,7 +96,7 @@ def _read(path: Path) -> Any:
         try:
             return load_file(path)
         except SafetensorError as error:
-            raise ValueError(f"{path} is not a safetensors file: {error}") from error
+            raise ValueError(f"{path} is not a safetensors file: {in_short(error)}") from error
     try:
         with torch.serialization.safe_globals(HARMLESS):
             return torch.load(path, map_location="cpu", weights_only=True)

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import PRIMITIVES
+from tokenstn.system.documents import shown
 
+LARGEST_WHOLE = 2**53
 FLOOR = 1e-6  # added before a logarithm: float32 confidences resolve no less
 TRANSFORMS = ("identity", "log")
 ENTROPY = "entropy_"  # before the name of a primitive
@@ -98,6 +100,7 @@ def transformed(values: Tensor, transform: str) -> Tensor:
 
 
 def require_number(name: str, value: object) -> None:
-    """Refuse what is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r}: a finite number is expected")
+    """Refuse what is not a finite number, or a whole one that no floating point number is exactly."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_WHOLE
+    if not whole and not (isinstance(value, float) and math.isfinite(value)):
+        raise ValueError(f"{name} is {shown(value)}: a finite number is expected")

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from tokenstn.geometry import Primitive
 from tokenstn.models.folder import primitive_from, primitive_to
 from tokenstn.models.preprocessing import Preprocessing
+from tokenstn.models.schema import EXPORT, problem_of
 from tokenstn.models.thresholds import Thresholds
+from tokenstn.system.documents import in_short, parsed_json
 
 FORMAT = 1
 
@@ -53,6 +55,9 @@ class ExportInfo:
     def from_json(cls, document: Mapping[str, Any]) -> ExportInfo:
         """What :meth:`to_json` gave."""
         values = {field.name: document[field.name] for field in fields(cls)}
+        problem = problem_of(values, EXPORT)
+        if problem is not None:
+            raise ValueError(problem)
         classes, thresholds = values["classes"], values["thresholds"]
         values["classes"] = None if classes is None else tuple(classes)
         values["primitives"] = tuple(primitive_from(item) for item in values["primitives"])
@@ -76,13 +81,15 @@ class ExportInfo:
                 f"up to format {FORMAT}: upgrade tokenstn"
             )
         try:
-            return cls.from_json({field: json.loads(metadata[field]) for field in (f.name for f in fields(cls))})
+            return cls.from_json({field.name: parsed_json(metadata[field.name], field.name) for field in fields(cls)})
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the metadata of {name} cannot be read ({error}): export the model again") from error
+            raise ValueError(
+                f"the metadata of {name} cannot be read ({in_short(error)}): export the model again"
+            ) from error
 
 
 def _read(text: str | None) -> Any:
     try:
-        return json.loads(text or "null")
+        return parsed_json(text or "null", "it")
     except ValueError:
         return None

@@ -7,7 +7,6 @@ by name and arguments; any other class has to be given again: ``load(folder, cla
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from dataclasses import asdict
 from os import PathLike
@@ -23,18 +22,27 @@ import tokenstn
 from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
 from tokenstn.models.backbone import Backbone
 from tokenstn.models.blueprint import Blueprint
-from tokenstn.models.call_settings import AutoViews
+from tokenstn.models.call_settings import NEVER_SURE, AutoViews
 from tokenstn.models.card import run_metrics
+from tokenstn.models.declared import Held, require_room, require_weights
+from tokenstn.models.finite import broken_weights
 from tokenstn.models.keys import KeyReport
 from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.models.schema import problem_of
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.models.tokenstn import TokenSTN
+from tokenstn.system.documents import in_short, read_json
+from tokenstn.system.files import remove_unfinished, written_together
 
 FORMAT = 1
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 ONNX = ".onnx"
+# what timm, torchvision and torch raise for arguments that make no sense
+BUILDING_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError,
+    TypeError, ValueError,
+)  # fmt: skip
 
 _KINDS = {**PRIMITIVES, "one-sided scale": OneSidedScale}
 _KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -43,17 +51,18 @@ _KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
 def save(model: TokenSTN, folder: str | PathLike[str]) -> None:
     """Write a model folder, replacing one that is there. A config never stands beside weights that are not its own."""
     path = Path(folder)
+    broken = broken_weights(model)
+    if broken:
+        raise ValueError(f"this model cannot be saved: {_in_words(broken)}; nothing was written")
     config = _config_of(model)
     problem = problem_of(config)
     if problem is not None:
         raise ValueError(f"this model cannot be saved: {problem}")
     weights = weights_of(model)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / f".{WEIGHTS}").write_bytes(weights)  # save_file would make a file that only its owner can read
-    (path / f".{CONFIG}").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (path / CONFIG).unlink(missing_ok=True)
-    for name in (WEIGHTS, CONFIG):
-        os.replace(path / f".{name}", path / name)
+    remove_unfinished(path, deep=False)
+    with written_together(path, last=CONFIG) as place:
+        (place / WEIGHTS).write_bytes(weights)  # save_file would make a file that only its owner can read
+        (place / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def weights_of(model: TokenSTN) -> bytes:
@@ -83,23 +92,26 @@ def load(folder: str | PathLike[str], classifier: nn.Module | None = None) -> To
             f"{path} holds a classifier of the class {config['classifier']['class']}, which is not rebuilt from a "
             "file: make one and pass it, tokenstn.load(folder, classifier=…)"
         )
+    held = Held.read(path / WEIGHTS)
     try:
-        model = _build(config, classifier)
-    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path / CONFIG} describes a model that cannot be built: {error}") from error
+        model = _build(config, classifier, held)
+    except BUILDING_ERRORS as error:
+        raise ValueError(f"{path / CONFIG} describes a model that cannot be built: {in_short(error)}") from error
     _load_weights(model, path)
     model.run_metrics = run_metrics(path)
     return model.eval()
 
 
-def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
-    """The untrained model that a config describes."""
+def _build(config: dict[str, Any], classifier: nn.Module | None, held: Held) -> TokenSTN:
+    """The untrained model that a config describes, unless it is larger than the weights that are there for it."""
     if classifier is None:
-        classifier = Blueprint(**config["classifier"]).build()
+        blueprint = Blueprint(**config["classifier"])
+        require_weights(blueprint, held)
+        classifier = blueprint.build()
     settings: dict[str, Any] = {
         "input_size": tuple(config["input_size"]),
         "multi_label": config["multi_label"],
-        "auto": AutoViews(**config["auto"]),
+        "auto": AutoViews(**{**NEVER_SURE, **config["auto"]}),
         "preprocessing": _maybe(Preprocessing, config["preprocessing"]),
         "classes": config["classes"],
         "thresholds": None if config["thresholds"] is None else Thresholds.from_json(config["thresholds"]),
@@ -113,7 +125,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None) -> TokenSTN:
     }
     if config["encoder"] is None:
         return TokenSTN(classifier, **rectifying, **settings)
-    return TokenSTN(classifier, rectifier=_donor(config["encoder"], rectifying), **settings)
+    return TokenSTN(classifier, rectifier=_donor(config["encoder"], rectifying, held), **settings)
 
 
 def _config_of(model: TokenSTN) -> dict[str, Any]:
@@ -161,9 +173,10 @@ def _encoder_config(encoder: Backbone) -> dict[str, Any]:
     }
 
 
-def _donor(encoder: dict[str, Any], rectifying: dict[str, Any]) -> TokenSTN:
+def _donor(encoder: dict[str, Any], rectifying: dict[str, Any], held: Held) -> TokenSTN:
     """An untrained stand-in for the model that the rectifier came from; its weights are in the folder."""
     blueprint = Blueprint(**encoder["classifier"])
+    require_room(blueprint, held)
     donor = TokenSTN(
         blueprint.build(),
         **rectifying,
@@ -177,10 +190,7 @@ def _donor(encoder: dict[str, Any], rectifying: dict[str, Any]) -> TokenSTN:
 def _read_config(path: Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
         raise FileNotFoundError(f"{path} is not a model folder: it has no {CONFIG}")
-    try:
-        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path / CONFIG} is not valid JSON: {error}") from error
+    config = read_json(path / CONFIG)
     found = config.get("format") if isinstance(config, dict) else None
     if not isinstance(found, int):
         raise ValueError(f"{path / CONFIG} has no format number: it was not written by tokenstn")
@@ -199,11 +209,19 @@ def _load_weights(model: TokenSTN, path: Path) -> None:
     try:
         weights = load_file(path / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path / WEIGHTS} cannot be read: {error}") from error
+        raise ValueError(f"{path / WEIGHTS} cannot be read: {in_short(error)}") from error
     report = KeyReport.compare(model.state_dict(), weights)
     if not report.fits:
         raise ValueError(f"the weights in {path} do not fit the model that its {CONFIG} describes: {report}")
     model.load_state_dict(weights)
+    broken = broken_weights(model)
+    if broken:
+        raise ValueError(f"the model in {path} is of no use: {_in_words(broken)}; take an earlier one")
+
+
+def _in_words(broken: list[str]) -> str:
+    others = f" and {len(broken) - 1} others" if len(broken) > 1 else ""
+    return f"{broken[0]}{others} hold values that are not finite"
 
 
 def primitive_to(primitive: Primitive) -> dict[str, Any]:

@@ -26,6 +26,10 @@ class Localizer(nn.Module):
     Args:
         token_width: D.
         initial: for each primitive the raw numbers that a fresh network puts out, ``(outputs,)``.
+
+    >>> fresh = Localizer(8, {"rotation": torch.zeros(36)})
+    >>> fresh(torch.rand(2, 8, 4, 4))["rotation"].shape
+    torch.Size([2, 36])
     """
 
     def __init__(

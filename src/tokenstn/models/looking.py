@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import warp
-from tokenstn.models.averaging import average
-from tokenstn.models.prediction import answer_entropy
+from tokenstn.models.averaging import average, disagreement_of
+from tokenstn.models.prediction import answer_entropy, odds_of
 from tokenstn.posteriors import Views
 
 FEW = 32  # rectified images that are always looked at together, however small the batch
@@ -19,7 +19,7 @@ Answer = Callable[[Tensor], Tensor]
 
 
 def look_at_all(images: Tensor, views: Views, answer: Answer, multi_label: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Over all views: mean probabilities ``(B, classes)``, mean entropy ``(B,)``; and view 0 ``(B, C, H, W)``.
+    """Over all views: mean probabilities ``(B, classes)``, their disagreement ``(B,)``; and view 0 ``(B, C, H, W)``.
 
     Without gradients it takes no more memory than one view of the same batch; otherwise, and in a compiled graph, all
     views go through the classifier at once.
@@ -38,19 +38,30 @@ def look_at_all(images: Tensor, views: Views, answer: Answer, multi_label: bool)
     return *average(every.flatten(0, 1), views.weights, multi_label), first
 
 
-def look_at_used(images: Tensor, views: Views, answer: Answer, multi_label: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, spending nothing on views of weight 0: the used ones are packed into batches of about B."""
-    batch = len(images)
-    view, row = views.weights.T.nonzero(as_tuple=True)  # sorted by view: the first B are everyone's first
-    matrices, weights = views.matrices[row, view], views.weights[row, view]
-    total, first = None, None
+def look_at_used(
+    images: Tensor, views: Views, answer: Answer, multi_label: bool, sure: float | None = None
+) -> tuple[Tensor, Tensor, Tensor, Views]:
+    """The same, spending nothing on views that are not used; also gives the views with the weights that were used.
+
+    Not used are views of weight 0, and all but the first of an image where the odds of the first answer are at least
+    ``sure``. The others are packed into batches of about B.
+    """
+    batch, first = len(images), warp(images, views.matrices[:, 0], validate=False)
+    answers, weights = answer(first), views.weights
+    if sure is not None:
+        enough = (odds_of(answers, multi_label) >= sure).unsqueeze(1)
+        weights = torch.cat((weights[:, :1].masked_fill(enough, 1.0), weights[:, 1:].masked_fill(enough, 0.0)), 1)
+    total = weights[:, :1] * _with_doubt(answers, multi_label)
+    view, row = weights[:, 1:].T.nonzero(as_tuple=True)
+    matrices, shares = views.matrices[row, view + 1], weights[row, view + 1].unsqueeze(-1)
     for some in torch.arange(len(row), device=row.device).split(max(batch, FEW)):
-        rectified = warp(images[row[some]], matrices[some], validate=False)
-        first = rectified[:batch] if first is None else first
-        answers = answer(rectified)
-        with_doubt = torch.cat((answers, answer_entropy(answers, multi_label).unsqueeze(-1)), -1)
-        part = weights[some].unsqueeze(-1) * with_doubt
-        total = part.new_zeros(batch, part.shape[1]) if total is None else total
-        total = total.index_add(0, row[some], part)
-    assert total is not None and first is not None
-    return total[:, :-1], total[:, -1], first
+        answers = answer(warp(images[row[some]], matrices[some], validate=False))
+        total = total.index_add(0, row[some], shares[some] * _with_doubt(answers, multi_label))
+    mean, doubt = total[:, :-1], total[:, -1]
+    disagreement = disagreement_of(mean, doubt, multi_label)
+    return mean, disagreement, first, Views(views.matrices, weights)
+
+
+def _with_doubt(answers: Tensor, multi_label: bool) -> Tensor:
+    """Answers ``(n, classes)`` and their entropies, side by side."""
+    return torch.cat((answers, answer_entropy(answers, multi_label).unsqueeze(-1)), -1)

@@ -6,8 +6,9 @@ with the normalised images that every model takes; localizer and classifier are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from tokenstn.models.exported import ExportInfo
 from tokenstn.models.prediction import Prediction
 from tokenstn.models.tokenstn import TokenSTN, only
 from tokenstn.posteriors import RandomSource, Views, family_of
+from tokenstn.system.documents import in_short, shown
 
 # the graph's input, and the tensors between its parts
 PHOTOS = "photos"
@@ -42,10 +44,14 @@ class OnnxPieces:
             raise ValueError(f"{error.name} is not installed: pip install 'tokenstn[export]'") from error
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path}")
+        self._path = path
         try:
-            self._graph = onnx.load(path)
+            # what the file says about other files is not followed: ours are whole
+            self._graph = onnx.load(path, load_external_data=False)
+            require_whole(self._graph)
+            onnx.checker.check_model(self._graph)
         except Exception as error:  # whatever protobuf throws at bytes that are no model
-            raise ValueError(f"{path} cannot be read as an ONNX file ({error})") from error
+            raise ValueError(f"{path} cannot be read as an ONNX file ({in_short(error)})") from error
         self.metadata = {item.key: item.value for item in self._graph.metadata_props}
         self.outputs = [output.name for output in self._graph.graph.output]
         self._sessions: dict[tuple[str, ...], Any] = {}
@@ -55,7 +61,12 @@ class OnnxPieces:
         names = list(outputs)
         fed = {name: values.detach().cpu().contiguous().numpy() for name, values in given.items()}
         device = next(iter(given.values())).device
-        found = self._session(tuple(given), tuple(names)).run(names, fed)
+        try:
+            found = self._session(tuple(given), tuple(names)).run(names, fed)
+        except Exception as error:  # onnxruntime has its own for everything
+            raise ValueError(
+                f"{self._path} cannot be run ({in_short(error)}): if it was changed after its export, export it again"
+            ) from error
         return {name: torch.from_numpy(values).to(device) for name, values in zip(names, found, strict=True)}
 
     def _session(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Any:
@@ -71,6 +82,31 @@ class OnnxPieces:
                 piece.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
         return self._sessions[key]
+
+
+def require_whole(graph: Any) -> None:
+    """Refuse a graph that asks for other files, or whose numbers are not as many as it says: none of ours is so."""
+    from onnx import TensorProto, helper
+
+    for tensor in _tensors(graph.graph):
+        if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+            raise ValueError(f"the numbers of {shown(tensor.name)} are in another file, which is not read")
+        if tensor.HasField("raw_data"):
+            width = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+            if any(side < 0 for side in tensor.dims) or prod(tensor.dims) * width > len(tensor.raw_data) + width:
+                raise ValueError(f"{shown(tensor.name)} is to have {list(tensor.dims)} numbers, and has fewer")
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Every tensor that a graph keeps: its own, those in attributes of its nodes, and those of the graphs in them."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)
 
 
 class OnnxClassifier(nn.Module):

@@ -89,6 +89,23 @@ def answer_confidence(probabilities: Tensor, multi_label: bool = False) -> Tenso
     return probabilities.amax(-1)
 
 
+def odds_of(probabilities: Tensor, multi_label: bool = False) -> Tensor:
+    """How many times more probable the answer is than the next one, of answers ``(…, classes)``, ``(…)``.
+
+    For several labels, of the label where the two sides are the closest.
+
+    >>> odds_of(torch.tensor([0.75, 0.05, 0.2]))
+    tensor(3.7500)
+    """
+    if multi_label:
+        likely = torch.maximum(probabilities, 1 - probabilities)
+        return (likely / (1 - likely)).amin(-1)
+    if probabilities.shape[-1] == 1:
+        return torch.full_like(probabilities[..., 0], torch.inf)
+    best, next_best = probabilities.topk(2, -1).values.unbind(-1)
+    return best / next_best
+
+
 def answer_entropy(probabilities: Tensor, multi_label: bool = False) -> Tensor:
     """Entropy of answers ``(…, classes)`` in nats, ``(…)``; for several labels the sum over yes or no for each.
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tokenstn.geometry import fit_matrix
 from tokenstn.geometry.constants import numbers
+from tokenstn.geometry.fitting import SMALLEST_SHARE
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Preprocessing:
     size: height and width in pixels. resize: ``crop`` scales the photo until it covers size / crop_share and cuts the
     centre out, ``pad`` scales it until it fits and pads, ``squash`` gives up the aspect. interpolation: ``bilinear`` or
     ``bicubic``, antialiased. mean, std: of each channel, for pixels in [0, 1].
+
+    >>> Preprocessing((224, 224), mean=(0.5,), std=(0.25,)).matrix((240, 360)).diagonal()   # the shorter side is kept
+    tensor([1., 1., 1.], dtype=torch.float64)
     """
 
     size: tuple[int, int]
@@ -47,8 +51,8 @@ class Preprocessing:
             raise ValueError(f"preprocessing resize {self.resize!r}: one of crop, pad, squash")
         if self.interpolation not in ("bilinear", "bicubic"):
             raise ValueError(f"preprocessing interpolation {self.interpolation!r}: bilinear or bicubic")
-        if not 0 < self.crop_share <= 1:
-            raise ValueError(f"preprocessing crop_share {self.crop_share}: above 0 and at most 1")
+        if not SMALLEST_SHARE <= self.crop_share <= 1:
+            raise ValueError(f"preprocessing crop_share {self.crop_share}: from {SMALLEST_SHARE} to 1")
 
     def matrix(self, photo_size: tuple[int, int], box: Sequence[int] | None = None) -> Tensor:
         """The step as an affine map P, ``(3, 3)`` float64: the photo's isotropic frame to the network's.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tokenstn.models.declared import LARGEST_SIDE
+from tokenstn.system.documents import shown
+
 Check = Callable[[Any], bool]
 
 
@@ -15,6 +18,15 @@ def _is(*kinds: type) -> Check:
 
 def _is_count(value: Any) -> bool:
     return _is(int)(value) and value > 0
+
+
+def _is_size(value: Any) -> bool:
+    """Height and width that an image may have."""
+    return _list_of(_is_side, length=2)(value)
+
+
+def _is_side(value: Any) -> bool:
+    return _is_count(value) and value <= LARGEST_SIDE
 
 
 def _either(*checks: Check) -> Check:
@@ -38,11 +50,10 @@ def _fields(**checks: Check) -> Check:
 
 _NULL = _is(type(None))
 _NUMBER = _is(int, float)
-_SIZE = _list_of(_is_count, length=2)
 _PREPROCESSING = _either(
     _NULL,
     _fields(
-        size=_SIZE,
+        size=_is_size,
         mean=_list_of(_NUMBER),
         std=_list_of(_NUMBER),
         resize=_is(str),
@@ -51,18 +62,21 @@ _PREPROCESSING = _either(
     ),
 )
 # what a config holds, as far as types go; whether the values make sense is known to those who use them
-_CHECKS: dict[str, Check] = {
+CONFIG: dict[str, Check] = {
     "format": _is_count,
     "tokenstn": _is(str),
     "classifier": _is(dict),
-    "input_size": _SIZE,
+    "input_size": _is_size,
     "primitives": _list_of(_fields(kind=_is(str), bound=_NUMBER)),
     "posterior": _is(str),
     "shared": _either(_NULL, _is_count, _is(str)),
-    "localization_size": _either(_NULL, _is_count, _SIZE),
-    "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_SIZE, preprocessing=_PREPROCESSING)),
+    "localization_size": _either(_NULL, _is_side, _is_size),
+    "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_is_size, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
-    "auto": _fields(mass=_NUMBER, most=_is_count),
+    # without "sure" in folders of the first release
+    "auto": _either(
+        _fields(mass=_NUMBER, most=_is_count), _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER))
+    ),
     "poses": _is(str),
     "preprocessing": _PREPROCESSING,
     "classes": _either(_NULL, _list_of(_is(str))),
@@ -70,10 +84,22 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def problem_of(config: dict[str, Any]) -> str | None:
-    """What is wrong with a config, if anything."""
-    missing, unknown = sorted(_CHECKS.keys() - config.keys()), sorted(config.keys() - _CHECKS.keys())
+# the same for the metadata of an exported file
+EXPORT: dict[str, Check] = {
+    **{name: CONFIG[name] for name in ("format", "tokenstn", "multi_label", "primitives", "posterior", "poses")},
+    **{name: CONFIG[name] for name in ("preprocessing", "classes", "thresholds")},
+    "classifier": _is(str),
+    "weights_sha256": _is(str),
+    "views": _either(_NULL, _is_count),
+    "parameters": _is(int),
+    "localizer_parameters": _is(int),
+}
+
+
+def problem_of(config: dict[str, Any], checks: dict[str, Check] = CONFIG) -> str | None:
+    """What is wrong with a config, or with the metadata of an exported file, if anything."""
+    missing, unknown = sorted(checks.keys() - config.keys()), sorted(config.keys() - checks.keys())
     if missing or unknown:
-        return f"missing {missing}, unknown {unknown}"
-    wrong = [f"{key} {config[key]!r}" for key, check in _CHECKS.items() if not check(config[key])]
-    return f"of another type than expected: {', '.join(wrong)}" if wrong else None
+        return f"missing {missing}, unknown {shown(unknown)}"
+    wrong = [f"{key} {shown(config[key])}" for key, check in checks.items() if not check(config[key])]
+    return f"of another type or size than expected: {', '.join(wrong)}" if wrong else None

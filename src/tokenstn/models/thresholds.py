@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import PRIMITIVES
-from tokenstn.models.call_settings import AutoViews, CallSettings
+from tokenstn.models.call_settings import NEVER_SURE, AutoViews, CallSettings
 from tokenstn.models.combination import ENTROPY, UNCERTAINTIES, Combination, require_number
 
 T = TypeVar("T")
@@ -127,6 +127,9 @@ class Thresholds:
 
     ``settings``: the model as it was called on the calibration images. Under others the uncertainties are distributed
     differently and nothing is promised, so that the flags are not given there (:meth:`holds_for`, :meth:`why_not`).
+
+    >>> Thresholds(of_class=None, of_pose=None, settings=CallSettings()).sentences[0]
+    'class_uncertain: not given, because no image with a label was there to calibrate it'
     """
 
     of_class: ClassThreshold | None
@@ -204,8 +207,9 @@ class Thresholds:
             parts["guarantee"] = _restored(Guarantee, parts["guarantee"], "thresholds.of_pose.guarantee")
             of_pose = _restored(PoseThreshold, parts, "thresholds.of_pose")
         settings = _fields_of(CallSettings, whole["settings"], "thresholds.settings")
-        if settings["auto"] is not None:
-            settings["auto"] = _restored(AutoViews, settings["auto"], "thresholds.settings.auto")
+        if isinstance(settings["auto"], dict):
+            known = {**NEVER_SURE, **settings["auto"]}
+            settings["auto"] = _restored(AutoViews, known, "thresholds.settings.auto")
         return cls(of_class, of_pose, _restored(CallSettings, settings, "thresholds.settings"))
 
 

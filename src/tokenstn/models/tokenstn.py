@@ -10,14 +10,15 @@ probable views with their masses instead of random samples, and localization at 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tokenstn.geometry import Pose, Primitive, as_primitives, warp
-from tokenstn.models.averaging import disagreement_of, flags_of
+from tokenstn.models.aim import aim, enough_views, only, weighted
+from tokenstn.models.averaging import flags_of
 from tokenstn.models.backbone import Backbone, resize
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.call_checks import check_call
@@ -26,10 +27,11 @@ from tokenstn.models.hub import Pretrained
 from tokenstn.models.localizer import Localizer
 from tokenstn.models.looking import look_at_all, look_at_used
 from tokenstn.models.on_demand import OnDemand
-from tokenstn.models.prediction import Prediction, answer_entropy, probabilities_of
+from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
+from tokenstn.models.recording import Aimed, Recorder
 from tokenstn.models.thresholds import Thresholds
-from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, most_probable_poses, random_poses
+from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
 
 DEFAULT_PRIMITIVES = ("rotation", "scale")
 
@@ -64,6 +66,8 @@ class TokenSTN(nn.Module, Pretrained):
     >>> p.probabilities.shape, p.views.matrices.shape, p.pose.rotation.shape
     (torch.Size([2, 10]), torch.Size([2, 4, 3, 3]), torch.Size([2]))
     """
+
+    _recorder: Recorder | None = None
 
     def __init__(
         self,
@@ -176,7 +180,20 @@ class TokenSTN(nn.Module, Pretrained):
         if views is None:
             views = 1 if self.training else "auto"
         check_call(images, self.backbone.channels, views, sampling)
+        if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
+            raw, pose, found = self._recorder(self._aimed, images, self._count(views))
+            return self._looked(images, self.beliefs(raw), pose, found, views)
         return self.classify(images, self.localize(images), views, sampling, generator)
+
+    def record(self, on: bool = True) -> TokenSTN:
+        """Launch the rectifier as one recorded CUDA graph, for each shape of batch that comes; returns the model.
+
+        The answers are the same. It pays where the host is slower than the GPU: small batches in eager mode. Calls that
+        need gradients, run elsewhere than on CUDA, draw random views or are compiled are not recorded. Move or cast the
+        whole model, not its classifier alone, while this is on.
+        """
+        self._recorder = Recorder() if on else None
+        return self
 
     def localize(self, images: Tensor) -> dict[str, Posterior]:
         """What the network believes about each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
@@ -210,20 +227,44 @@ class TokenSTN(nn.Module, Pretrained):
         if not posteriors:
             # where there is a rectifier, its answers were calibrated, and not this one of the bare classifier
             return self._classify_as_is(images, None if self.primitives else self._limits(images, views, sampling))
+        if sampling == "probable":
+            return self._looked(images, posteriors, *aim(posteriors, self._count(views)), views)
+        assert views != "auto"
         pose = best_pose(posteriors)
-        if sampling == "random":
-            assert views != "auto"
-            chosen = weighted(*random_poses(posteriors, views, generator))
-            probabilities, doubt, _ = look_at_all(images, chosen, self._probabilities, self.multi_label)
-            rectified = warp(images, pose.matrix, validate=False)
-        elif views == "auto":
-            chosen = _enough_views(*most_probable_poses(posteriors, self.auto.most), self.auto.mass)
-            probabilities, doubt, rectified = look_at_used(images, chosen, self._probabilities, self.multi_label)
-        else:
-            chosen = weighted(*most_probable_poses(posteriors, views)) if views > 1 else only(pose)
-            probabilities, doubt, rectified = look_at_all(images, chosen, self._probabilities, self.multi_label)
+        poses, masses = random_poses(posteriors, views, generator)
+        chosen = weighted(poses.matrix, masses)
+        probabilities, disagreement, _ = look_at_all(images, chosen, self._probabilities, self.multi_label)
+        rectified = warp(images, pose.matrix, validate=False)
         limits = self._limits(images, views, sampling)
-        return self._prediction(probabilities, doubt, pose, rectified, chosen, posteriors, limits)
+        return self._prediction(images, probabilities, disagreement, pose, rectified, chosen, posteriors, limits)
+
+    def _count(self, views: int | Literal["auto"]) -> int:
+        """How many views there are to choose from."""
+        return self.auto.most if views == "auto" else views
+
+    def _aimed(self, images: Tensor, count: int) -> Aimed:
+        raw = self.heads(images)
+        return raw, *aim(self.beliefs(raw), count)
+
+    def _looked(
+        self,
+        images: Tensor,
+        posteriors: dict[str, Posterior],
+        pose: Pose,
+        found: Views,
+        views: int | Literal["auto"],
+    ) -> Prediction:
+        """Classify the most probable views ``found`` with their masses, all or as many as each image needs."""
+        if views == "auto":
+            enough = enough_views(found, self.auto.mass)
+            probabilities, disagreement, rectified, chosen = look_at_used(
+                images, enough, self._probabilities, self.multi_label, self.auto.sure
+            )
+        else:
+            chosen = found if views == 1 else weighted(found.matrices, found.weights)
+            probabilities, disagreement, rectified = look_at_all(images, chosen, self._probabilities, self.multi_label)
+        limits = self._limits(images, views, "probable")
+        return self._prediction(images, probabilities, disagreement, pose, rectified, chosen, posteriors, limits)
 
     def call_settings(
         self,
@@ -245,6 +286,16 @@ class TokenSTN(nn.Module, Pretrained):
                 frozen.eval()
         return self
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TokenSTN:
+        """Whatever moves or casts the model goes through here."""
+        if self._recorder is not None:
+            self._recorder.forget()
+        return super()._apply(fn, recurse)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: a recording belongs to this process and these weights."""
+        return {**self.__dict__, "_recorder": None if self._recorder is None else Recorder()}
+
     def _probabilities(self, images: Tensor) -> Tensor:
         return probabilities_of(self.backbone.logits(images).float(), self.multi_label)
 
@@ -259,23 +310,24 @@ class TokenSTN(nn.Module, Pretrained):
     def _classify_as_is(self, images: Tensor, limits: Thresholds | None) -> Prediction:
         pose = Pose.of(rotation=torch.zeros(len(images), device=images.device))
         probabilities = self._probabilities(images)
-        doubt = answer_entropy(probabilities, self.multi_label)
-        return self._prediction(probabilities, doubt, pose, images, only(pose), {}, limits)
+        disagreement = 0 * probabilities[:, 0]
+        return self._prediction(images, probabilities, disagreement, pose, images, only(pose), {}, limits)
 
     def _prediction(
         self,
+        images: Tensor,
         probabilities: Tensor,
-        doubt: Tensor,
+        disagreement: Tensor,
         pose: Pose,
         rectified: Tensor,
         views: Views,
         posteriors: dict[str, Posterior],
         limits: Thresholds | None,
     ) -> Prediction:
-        """``doubt (B,)``: the mean entropy of the views' own answers."""
         entropy = _by_name(posteriors, "entropy")
-        disagreement = disagreement_of(probabilities, doubt, self.multi_label)
-        pose_ambiguous, class_uncertain = flags_of(probabilities, disagreement, entropy, limits, self.multi_label)
+        pose_ambiguous, class_uncertain = flags_of(
+            probabilities, disagreement, entropy, limits, self.multi_label, images
+        )
         return Prediction(
             probabilities=probabilities,
             pose=pose,
@@ -293,23 +345,3 @@ def _by_name(posteriors: dict[str, Posterior], what: Literal["entropy", "spread"
     """A property of each posterior; in eager mode worked out only for those who look."""
     ways = {name: getattr(posterior, what) for name, posterior in posteriors.items()}
     return {name: way() for name, way in ways.items()} if torch.compiler.is_compiling() else OnDemand(ways)
-
-
-def only(pose: Pose) -> Views:
-    """One view, the pose ``(B,)`` itself."""
-    matrix = pose.matrix
-    # 1, and not a number where the pose is none: sampling there would read some pixel, and the answer look like one
-    return Views(matrix.unsqueeze(1), 1 + 0 * matrix.sum((-2, -1)).unsqueeze(1))
-
-
-def weighted(pose: Pose, masses: Tensor) -> Views:
-    """Poses ``(B, V)`` with weights in the proportions of their masses ``(B, V)``."""
-    return Views(pose.matrix, masses / masses.sum(1, keepdim=True))
-
-
-def _enough_views(pose: Pose, masses: Tensor, enough: float) -> Views:
-    """Each row keeps its first views until they hold ``enough`` of the belief; the rest get weight 0."""
-    held_before = masses.cumsum(1) - masses
-    kept = torch.where(held_before < enough, masses, 0.0)
-    most = int((kept > 0).sum(1).amax())
-    return weighted(pose[:, :most], kept[:, :most])

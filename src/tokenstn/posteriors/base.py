@@ -30,7 +30,13 @@ RandomSource = torch.Generator | Callable[[tuple[int, ...]], Tensor] | None
 
 @dataclass(frozen=True)
 class Candidates:
-    """The most probable values of one primitive, best first: ``values (B, n[, 2])``, ``masses (B, n)``, sum ≤ 1."""
+    """The most probable values of one primitive, best first: ``values (B, n[, 2])``, ``masses (B, n)``, sum ≤ 1.
+
+    >>> from tokenstn.posteriors import Gaussian
+    >>> Gaussian(Rotation(), torch.zeros(2, 2)).candidates(3).masses          # one mode, one candidate
+    tensor([[1.],
+            [1.]])
+    """
 
     values: Tensor
     masses: Tensor
@@ -42,6 +48,11 @@ class Posterior(ABC):
     Args:
         primitive: what the belief is about.
         raw: ``(B, outputs(primitive))``, as a head predicts it; used in fp32 at least.
+
+    >>> from tokenstn.posteriors import Gaussian
+    >>> belief = Gaussian(Rotation(), torch.tensor([[0.2, -1.0]]))            # one image
+    >>> belief.sample(5).shape, belief.log_prob(torch.tensor([0.5])).shape, bool(belief.entropy() < 0.5)
+    (torch.Size([1, 5]), torch.Size([1]), True)
     """
 
     def __init__(self, primitive: Primitive, raw: Tensor) -> None:
@@ -97,7 +108,8 @@ class Posterior(ABC):
     def entropy(self) -> Tensor:
         """Entropy of the bounded variable on the fixed grid over its maximum, ``(B,)``, from 0 to 1."""
         masses = self.cell_masses().clamp_min(0)
-        entropy = -torch.xlogy(masses, masses).sum(-1)
+        # not xlogy, whose gradient at 0 is NaN in torch 2.11
+        entropy = -(masses * torch.log(masses.clamp_min(torch.finfo(masses.dtype).tiny))).sum(-1)
         return (entropy.mean(-1) / math.log(masses.shape[-1])).clamp(0, 1)
 
     def cell_masses(self) -> Tensor:

@@ -135,10 +135,10 @@ class Circular(Posterior):
     def _top(self) -> tuple[Tensor, Tensor]:
         """The highest bin ``(B,)`` and the offset of the parabola's top from it, in bins, within ±½."""
         top = self.log_masses.argmax(-1)
-        around = torch.stack(((top - 1) % BINS, top, (top + 1) % BINS), -1)
-        before, at, after = self.log_masses.gather(-1, around).unbind(-1)
-        bend = (before - 2 * at + after).clamp(max=-torch.finfo(at.dtype).eps)
-        offset = (0.5 * (before - after) / bend).clamp(-0.5, 0.5)
+        around = constant(_neighbours, like=top)[top]
+        heights = self.log_masses.gather(-1, around).unsqueeze(-2)
+        bend, slope = (heights * constant(_parabola, like=heights)).sum(-1).unbind(-1)
+        offset = (slope / bend.clamp(max=-torch.finfo(bend.dtype).eps)).clamp(-0.5, 0.5)
         if not _full_circle(self.primitive):
             offset = torch.where(self.allowed[around].all(-1), offset, 0.0)
         return top, offset
@@ -148,6 +148,17 @@ def bin_angles(device: torch.device | None = None) -> Tensor:
     """The angles of the bins in [−π, π), bin k at k · 10°, exactly symmetric around 0; ``(36,)`` float64."""
     k = torch.arange(BINS, dtype=torch.float64, device=device)
     return STEP * torch.where(k < BINS // 2, k, k - BINS)
+
+
+def _neighbours(device: torch.device) -> Tensor:
+    """Each bin between the one before and the one after it, ``(36, 3)``."""
+    k = torch.arange(BINS, device=device)
+    return torch.stack(((k - 1) % BINS, k, (k + 1) % BINS), -1)
+
+
+def _parabola(device: torch.device) -> Tensor:
+    """What turns three neighbouring heights into the bend of the parabola through them, and its slope; ``(2, 3)``."""
+    return torch.tensor([[1.0, -2.0, 1.0], [0.5, 0.0, -0.5]], device=device)
 
 
 def _full_circle(primitive: Primitive) -> bool:

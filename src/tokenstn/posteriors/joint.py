@@ -17,6 +17,9 @@ class Views:
     """The poses under which an image is looked at: ``matrices (B, V, 3, 3)``, ``weights (B, V)``.
 
     Each row of weights sums to 1; a weight of 0 marks a view that is not used.
+
+    >>> Views(torch.eye(3).expand(2, 1, 3, 3), torch.ones(2, 1)).weights.sum(1)
+    tensor([1., 1.])
     """
 
     matrices: Tensor

@@ -22,7 +22,13 @@ NODES = tuple((2 * p - 1) / math.sqrt(2 * p * (1 - p)) for p in MIDDLES)
 
 
 class Student(LocationScale):
-    """Student's t with two degrees of freedom before the squashing."""
+    """Student's t with two degrees of freedom before the squashing.
+
+    >>> from tokenstn.geometry import Scale
+    >>> belief = Student(Scale(), Student.initial(Scale()).unsqueeze(0))
+    >>> belief.best(), belief.width.round(decimals=3)
+    (tensor([1.]), tensor([[0.1350]]))
+    """
 
     @classmethod
     def initial_width(cls) -> float:

@@ -10,7 +10,8 @@ from tokenstn.evaluation.metrics_json import plain, restored
 from tokenstn.reports.bench_figures import curve_plot, pareto_plot
 from tokenstn.reports.bench_pages import latex, markdown
 from tokenstn.reports.svg import standalone_svg
-from tokenstn.reports.write import write_text
+from tokenstn.system.documents import read_json
+from tokenstn.system.files import write_text
 
 
 def write_bench(results: BenchResults, folder: str | Path) -> list[Path]:
@@ -34,7 +35,7 @@ def render_bench(path: str | Path) -> list[Path]:
 def read_bench(path: str | Path) -> BenchResults:
     """The results in a file that ``write_bench`` wrote."""
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = read_json(Path(path))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != BENCH_SCHEMA:

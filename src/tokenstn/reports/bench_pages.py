@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable
 from statistics import fmean
 
@@ -12,15 +13,15 @@ from tokenstn.reports.numbers import NONE, big, count, duration
 
 def markdown(results: BenchResults) -> str:
     """The whole page: what was run, the tables, what failed, and where the figures come from."""
-    parts = [f"# {results.title}\n", _about(results)]
+    parts = [f"# {_cell(results.title)}\n", _about(results)]
     for table in bench_tables(results):
         widths = " | ".join("---" for _ in table.columns)
         lines = [f"| | {' | '.join(map(_cell, table.columns))} |", f"|---| {widths} |"]
         for name, entries in zip(table.names, table.entries, strict=True):
             texts = (f"**{_cell(e.text)}**" if e.bold else _cell(e.text) for e in entries)
             lines.append(f"| {_cell(name)} | {' | '.join(texts)} |")
-        parts += [f"## {table.title}\n", "\n".join(lines) + "\n"]
-        parts += ["\n".join(f"- {remark}" for remark in table.remarks) + "\n"] if table.remarks else []
+        parts += [f"## {_cell(table.title)}\n", "\n".join(lines) + "\n"]
+        parts += ["\n".join(f"- {_cell(remark)}" for remark in table.remarks) + "\n"] if table.remarks else []
     parts += [_tuning(results)] if any(len(tuning.tries) > 1 for tuning in results.tuning) else []
     parts += [_costs(results)] if any(cell.cost and cell.cost.flops for cell in results.cells) else []
     return "\n".join(parts)
@@ -140,7 +141,7 @@ def in_words(changes: dict) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
 
 
 def _tex(text: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tokenstn.evaluation.results import Evaluation
 from tokenstn.reports.plot import INK, Plot, answerers, blank, csv_text, legend_below, look, percent_axis, printable
-from tokenstn.reports.write import write_plots, write_text
+from tokenstn.reports.write import write_plots
+from tokenstn.system.files import write_text
 
 
 @look()

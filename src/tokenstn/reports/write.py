@@ -1,8 +1,7 @@
-"""Put a report on disk: each file is written beside its place and then moved there, so none is ever seen half."""
+"""Put a report on disk, each file as a whole."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tokenstn.reports.figures import figures
 from tokenstn.reports.html import render
 from tokenstn.reports.plot import Plot
 from tokenstn.reports.svg import standalone_svg
+from tokenstn.system.files import write_text
 
 
 def write_report(evaluation: Evaluation, examples: Sequence[Example], folder: str | Path) -> Path:
@@ -26,16 +26,3 @@ def write_plots(plots: Iterable[Plot], folder: str | Path) -> None:
     for plot in plots:
         write_text(Path(folder) / "figures" / f"{plot.name}.svg", standalone_svg(plot))
         write_text(Path(folder) / "figures" / f"{plot.name}.csv", plot.csv())
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Replace the file as a whole, or leave it as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # file names may hold bytes that are no text: they become question marks
-        beside.write_bytes(text.encode("utf-8", errors="replace"))
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path

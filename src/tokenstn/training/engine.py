@@ -1,8 +1,8 @@
 """Training with Lightning: loaders, trainer, logs, checkpoints and resumption.
 
-A run folder holds ``checkpoints/`` (the last and the best epoch) and ``logs/`` (CSV and TensorBoard). A run that was
-stopped goes on from its last finished epoch; on the CPU it then ends with the same weights, to the bit, as one that was
-not.
+A run folder holds ``checkpoints/`` (the last epoch, and with patience the best) and ``logs/`` (CSV and TensorBoard). A
+run that was killed goes on from where it was written down last, one that was told to stop from its last step; on the
+CPU both end with the same weights, to the bit, as one that was not stopped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import lightning
 import torch
 from lightning.pytorch import Callback, loggers
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 
 from tokenstn.baselines import Rival
 from tokenstn.data import ImageTable
@@ -27,12 +27,19 @@ from tokenstn.evaluation.collapse import PrimitiveHealth
 from tokenstn.geometry import Primitive, as_primitives
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
+from tokenstn.system.processes import reading_processes
+from tokenstn.system.stopping import StopRequest
+from tokenstn.training.checkpoints import Patience, WholeCheckpoints
+from tokenstn.training.epoch_log import EpochLog
+from tokenstn.training.finite import FiniteSteps, OnNonfinite
 from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
+from tokenstn.training.keeping import KeepLast
 from tokenstn.training.loading import OnBad, load
 from tokenstn.training.module import ClassifierTraining, RectifierTraining
 from tokenstn.training.monitor import CollapseMonitor
 from tokenstn.training.recipes import Recipe
 from tokenstn.training.rival import RivalTraining
+from tokenstn.training.stopping import Company, StopWithCheckpoint, stopped_at_once, stopped_by
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,8 @@ class Machine:
 
     accumulate: batches for one step of the optimizer. compile: whether torch compiles the networks. logger: the name of
     one more of Lightning's loggers, such as WandbLogger. workers: processes that read images. on_bad: ``raise`` an
-    error for an image that cannot be read, or ``skip`` it.
+    error for an image that cannot be read, or ``skip`` it. on_nonfinite: ``stop`` where a loss or a gradient is not
+    finite, or ``skip`` that step.
     """
 
     accelerator: str = "auto"
@@ -55,6 +63,7 @@ class Machine:
     workers: int = 0
     on_bad: OnBad = "raise"
     progress: bool = True
+    on_nonfinite: OnNonfinite = "stop"
 
     def __post_init__(self) -> None:
         if self.accumulate < 1 or self.workers < 0:
@@ -67,12 +76,14 @@ class Machine:
 class Trained:
     """What is left of a run beside the weights: the last figures, what was frozen, and the state of each primitive.
 
-    epochs: how many were run. unreadable: images that were left out, name → reason.
+    epochs: how many were run. unreadable: images that were left out, name → reason. skipped_steps: how many were left
+    out, because their loss or gradient was not finite.
     """
 
     figures: dict[str, float]
     epochs: int
     unreadable: dict[str, str]
+    skipped_steps: int = 0
     frozen: FrozenReport | None = None
     collapse: dict[str, PrimitiveHealth] = field(default_factory=dict)
 
@@ -170,26 +181,47 @@ def _fit(
     if recipe.patience is not None and not judged:
         raise ValueError(f"{table.name} has no val split to judge epochs by: leave patience out, or split the table")
     training, validation = (
-        load(table, split, module.preprocessing, recipe.batch_size, module.seed, machine.workers, machine.on_bad)
+        load(
+            table,
+            split,
+            module.preprocessing,
+            recipe.batch_size,
+            module.seed,
+            machine.workers,
+            machine.on_bad,
+            hold=True,
+            progress=machine.progress,
+        )
         if split in table.splits or split == "train"
         else None
         for split in ("train", "val")
     )
-    kept = ModelCheckpoint(
-        checkpoints, "best", monitor=best if judged else None, mode=mode, save_last=True, enable_version_counter=False
-    )
-    callbacks = [*callbacks, kept]
+    request, finite = StopRequest(), FiniteSteps(machine.on_nonfinite, table.item_name, out)
+    keep = KeepLast(checkpoints)
+    callbacks = [*callbacks, finite, StopWithCheckpoint(request, keep, last), Company()]
     if recipe.patience is not None:
-        callbacks.append(EarlyStopping(best, patience=recipe.patience, mode=mode))
+        kept = ModelCheckpoint(checkpoints, "best", monitor=best, mode=mode, enable_version_counter=False)
+        callbacks += [kept, Patience(best, patience=recipe.patience, mode=mode)]
+    callbacks.append(keep)  # at the end: what it writes holds what the others know
     module.train()  # Lightning leaves the modes as it finds them
-    with _without_chatter(), _compiled(module if machine.compile else None):
+    with _without_chatter(), _compiled(module if machine.compile else None), reading_processes(), request:
         trainer = _trainer(recipe, out, machine, callbacks)
-        trainer.fit(module, training, validation, ckpt_path=str(last) if resume else None, weights_only=True)
+        with stopped_at_once(request, last):
+            trainer.fit(module, training, validation, ckpt_path=str(last) if resume else None, weights_only=True)
+    if request.asked is not None:  # in the last epoch
+        raise stopped_by(request.asked, last)
     if recipe.patience is not None:
-        best_weights = torch.load(kept.best_model_path, map_location="cpu", weights_only=True)["state_dict"]
+        best_weights = torch.load(checkpoints / "best.ckpt", map_location="cpu", weights_only=True)["state_dict"]
         module.load_state_dict(best_weights)
-    figures = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    return Trained(figures, trainer.current_epoch, module.unreadable)
+    if trainer.global_step == 0:
+        raise ValueError(
+            f"{len(table.split('train'))} training images make no batch of {recipe.batch_size} for each of "
+            f"{trainer.world_size} processes: take a smaller --batch_size, or fewer --devices"
+        )
+    figures = {name: value for name, value in module.last.items() if name not in ("epoch", "step")}
+    return Trained(
+        figures, int(module.last.get("epoch", trainer.current_epoch - 1)) + 1, module.unreadable, len(finite.found)
+    )
 
 
 class _Progress(RichProgressBar):
@@ -218,6 +250,7 @@ def _trainer(recipe: Recipe, out: Path, machine: Machine, callbacks: list[Callba
         enable_progress_bar=machine.progress,
         log_every_n_steps=1,
         # equal to the bit is promised on the CPU; on CUDA this mode fills every fresh tensor
+        plugins=[WholeCheckpoints()],
         deterministic="warn" if machine.accelerator == "cpu" or not torch.cuda.is_available() else False,
     )
 
@@ -225,7 +258,7 @@ def _trainer(recipe: Recipe, out: Path, machine: Machine, callbacks: list[Callba
 def _loggers(out: Path, another: str | None) -> list[loggers.Logger]:
     """CSV and TensorBoard always, and one more by its name in Lightning."""
     kept: list[loggers.Logger] = [
-        loggers.CSVLogger(out, name="logs", version="csv"),
+        EpochLog(out / "logs" / "csv"),
         loggers.TensorBoardLogger(out, name="logs", version="tensorboard"),
     ]
     if another is not None:
@@ -262,6 +295,7 @@ def _without_chatter() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*training_step` returned `None`.*")  # no image of a batch could be read
         warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # going on in the same folder is meant
         warnings.filterwarnings("ignore", ".*have no `val_dataloader`.*")  # a table may have no val split
+        warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # the first process speaks for all
         try:
             yield
         finally:

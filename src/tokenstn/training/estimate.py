@@ -8,7 +8,8 @@ import torch
 
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing
-from tokenstn.training.loading import load
+from tokenstn.training.held import can_be_held
+from tokenstn.training.loading import load, prepared
 from tokenstn.training.module import ClassifierTraining, RectifierTraining
 from tokenstn.training.recipes import Recipe
 
@@ -41,5 +42,7 @@ def estimate_seconds(
         if device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    each = (min(times) + reading) / len(images)
-    return recipe.epochs * each * (len(table.split("train")) + VALIDATION * len(table.split("val")))
+    training, validation = len(table.split("train")), len(table.split("val"))
+    computing = recipe.epochs * min(times) / len(images) * (training + VALIDATION * validation)
+    readings = 1 if can_be_held(prepared(table, "train", preprocessing)) else recipe.epochs
+    return computing + readings * reading / len(images) * (training + validation)

@@ -2,7 +2,8 @@
 
 Batches are those of ``data.collate``: images that could not be read are missing, B may even be 0. Poses and the noise
 of random views are drawn on the CPU as a function of (seed, epoch, image) and applied on the device, so that a run does
-not depend on the order of the images, the number of processes, or where it was interrupted.
+not depend on the order of the images, the number of processes, or where it was interrupted. What else is random inside
+a network, such as dropout, is a function of (seed, epoch, batch, process).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from tokenstn.models.checkpoint import head_name
 from tokenstn.posteriors import Posterior
 from tokenstn.training.alignment import absolute_alignment, relative_alignment, variance_preserving
 from tokenstn.training.corners import vary_corners
+from tokenstn.training.epoch_log import EpochLog
 from tokenstn.training.freezing import keep_frozen_parts_in_eval
+from tokenstn.training.loading import EpochLoader
 from tokenstn.training.losses import classification_loss, kl_loss
 from tokenstn.training.poses import draw_pose_pairs, draw_poses, image_noise
 from tokenstn.training.recipes import Recipe
@@ -51,6 +54,10 @@ class Training(lightning.LightningModule):
         super().__init__()
         self.recipe, self.preprocessing, self.seed = recipe, preprocessing, seed
         self.unreadable: dict[str, str] = {}  # name → reason, of images that were left out
+        self.last: dict[str, float] = {}  # the figures of the last finished epoch, with its number and step
+        self._sums: dict[str, Tensor] = {}  # of this epoch: (sum over images, how many) for each figure
+        self._in_epoch = False
+        self._place: dict[str, int] | None = None  # where to go on
 
     def train(self, mode: bool = True) -> Training:
         super().train(mode)
@@ -59,8 +66,55 @@ class Training(lightning.LightningModule):
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Only what is computed with; indices stay where numbers are drawn from them."""
-        moved = {name: batch[name].to(device, non_blocking=True) for name in ("image", "label")}
-        return {**batch, **moved}
+        held = batch.get("held")
+        images = batch["image"].to(device, non_blocking=True) if held is None else held.on(device, batch["places"])
+        return {**batch, "image": images, "label": batch["label"].to(device, non_blocking=True)}
+
+    def on_fit_start(self) -> None:
+        for logger in self.trainer.loggers:
+            if isinstance(logger, EpochLog) and self.last:  # a kill may have come after the checkpoint, before the log
+                logger.log_metrics(self.last, int(self.last["step"]))
+
+    def on_train_start(self) -> None:
+        loader = self.trainer.train_dataloader
+        if self._place is not None and isinstance(loader, EpochLoader):
+            loader.load_state_dict(self._place)  # Lightning would, but has asked for the length of an epoch before
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        self._in_epoch = True
+        place = (self.seed * 1_000_003 + self.current_epoch) * 1_000_003 + batch_idx * self.trainer.world_size
+        torch.manual_seed((place + self.global_rank) % 2**63)
+
+    def note(self, figures: Mapping[str, Tensor], images: int) -> None:
+        """Take the figures of a batch of so many images into the means over this epoch, but for those that are none."""
+        for name, value in figures.items():
+            both = images * torch.stack((value.detach(), torch.ones_like(value)))
+            both = torch.where(torch.isfinite(value), both, 0.0)
+            self._sums[name] = self._sums[name].to(both) + both if name in self._sums else both
+
+    def on_train_epoch_end(self) -> None:
+        for name, (total, count) in self._sums.items():
+            if count > 0:
+                self.log(name, total / count, prog_bar=name == "train/loss")
+        self._sums, self._in_epoch = {}, False
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """What a run that goes on would not know: the epoch so far, and what was found before."""
+        if not self._in_epoch:
+            figures = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
+            self.last = {**figures, "epoch": self.current_epoch, "step": self.global_step - 1}
+        loader = self.trainer.train_dataloader
+        checkpoint["so_far"] = {
+            "place": loader.state_dict() if isinstance(loader, EpochLoader) else None,
+            "sums": self._sums,
+            "last": self.last,
+            "unreadable": dict(self.unreadable),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        so_far = checkpoint.get("so_far", {})
+        self._sums, self.last = so_far.get("sums", {}), so_far.get("last", {})
+        self.unreadable, self._place = so_far.get("unreadable", {}), so_far.get("place")
 
     def images(self, batch: Batch) -> Tensor:
         """Normalised images ``(B, C, h, w)`` on the device; those that could not be read are remembered."""
@@ -126,7 +180,7 @@ class ClassifierTraining(Training):
         if not bool(labelled_rows(batch["label"]).any()):
             return None
         loss = self.loss(images, batch)
-        self.log("train/loss", loss.detach(), prog_bar=True, on_step=False, on_epoch=True, batch_size=len(images))
+        self.note({"train/loss": loss}, len(images))
         return loss
 
     def loss(self, images: Tensor, batch: Batch) -> Tensor:
@@ -182,8 +236,7 @@ class RectifierTraining(Training):
             return None
         terms = self.terms(images, batch)
         total = torch.stack(list(terms.values())).sum()
-        shown = {f"train/{name}": term.detach() for name, term in terms.items()} | {"train/loss": total.detach()}
-        self.log_dict(shown, on_step=False, on_epoch=True, batch_size=len(images))
+        self.note({f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}, len(images))
         return total
 
     def loss(self, images: Tensor, batch: Batch) -> Tensor:

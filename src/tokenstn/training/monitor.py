@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import lightning
@@ -21,6 +22,12 @@ class CollapseMonitor(lightning.Callback):
     def __init__(self) -> None:
         self.report: dict[str, PrimitiveHealth] = {}
         self._seen: list[PosedBatch] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: asdict(health) for name, health in self.report.items()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.report = {name: PrimitiveHealth(**health) for name, health in state_dict.items()}
 
     def on_validation_batch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, *_: Any, **__: Any

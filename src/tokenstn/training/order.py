@@ -21,6 +21,21 @@ class EpochOrder(Sampler[int]):
 
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed, self.epoch = count, seed, 0
+        self._begun = (0, 0)  # an epoch, and how many of its images are done in this process
+
+    @property
+    def processes(self) -> int:
+        """How many share an epoch."""
+        return _place()[1]
+
+    @property
+    def skipped(self) -> int:
+        """How many images of the epoch are left out here, because they were done before a restart."""
+        return self._begun[1] if self.epoch == self._begun[0] else 0
+
+    def begin(self, epoch: int, done: int) -> None:
+        """Go on in an epoch of which this process has done so many images already."""
+        self.epoch, self._begun = epoch, (epoch, done)
 
     def set_epoch(self, epoch: int) -> None:
         """Called by Lightning before each epoch."""
@@ -29,7 +44,8 @@ class EpochOrder(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**31)
         rank, world = _place()
-        return iter(torch.randperm(self.count, generator=generator)[rank::world][: len(self)].tolist())
+        mine = torch.randperm(self.count, generator=generator)[rank::world][: len(self)]
+        return iter(mine[self.skipped :].tolist())
 
     def __len__(self) -> int:
         return self.count // _place()[1]

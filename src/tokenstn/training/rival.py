@@ -46,8 +46,7 @@ class RivalTraining(Training):
             return None
         terms = self.terms(images, batch)
         total = torch.stack(list(terms.values())).sum()
-        shown = {f"train/{name}": term.detach() for name, term in terms.items()} | {"train/loss": total.detach()}
-        self.log_dict(shown, on_step=False, on_epoch=True, batch_size=len(images))
+        self.note({f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}, len(images))
         return total
 
     def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:

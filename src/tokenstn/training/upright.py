@@ -17,6 +17,9 @@ class UprightVerdict:
     """Whether the data are upright, how much the classifier loses on turned images, and a sentence for people.
 
     drop: value for unturned images minus value for turned ones, both from 0 to 1; standard_error: of the drop.
+
+    >>> is_upright(torch.tensor([0.9, 0.3, 0.3, 0.3]), counts=500).upright
+    True
     """
 
     upright: bool

@@ -68,6 +68,7 @@ def bench(
     from tokenstn.benchmark.files import OWN_DATA, read_experiment
     from tokenstn.benchmark.workers import seats
     from tokenstn.reports.bench import write_bench
+    from tokenstn.system.files import require_writable
     from tokenstn.verbs import bench_steps as steps
     from tokenstn.verbs.speech import say
     from tokenstn.verbs.typed import as_typed
@@ -78,6 +79,8 @@ def bench(
     described = read_experiment(
         experiment or OWN_DATA, quick=quick, data=data, classifier=classifier, methods=wanted, seeds=seeds
     )
+    for folder in () if dry else (out, cache):
+        require_writable(Path(folder))
     console = steps.console()
     places = seats(accelerator, devices, processes)
     conductor = Conductor(described, Cache(cache), places, tuple(assets or ()), workers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,13 +83,14 @@ def compare(runs: list[str], out: str | None = None, overwrite: bool = False, se
 def read_evaluation(folder: str | Path) -> Evaluation:
     """The evaluation in a folder, of ``tokenstn evaluate`` or at the end of ``tokenstn train``."""
     from tokenstn.evaluation.metrics_json import from_json
+    from tokenstn.system.documents import read_json
 
     path = Path(folder) / "metrics.json"
     if not path.is_file():
         why = "there is no such folder" if not Path(folder).is_dir() else "it has no metrics.json"
         raise ValueError(f"{folder} is not a run or an evaluation: {why}")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         return from_json(document.get("evaluation", document) if isinstance(document, dict) else document)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error

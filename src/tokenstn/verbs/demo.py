@@ -37,12 +37,16 @@ def demo(
     from rich.console import Console
 
     from tokenstn.verbs.extras import require_extra
+    from tokenstn.verbs.telemetry import no_telemetry
 
+    no_telemetry()
     require_extra("demo", "gradio")
 
     import tokenstn
     from tokenstn.apps import demo as apps
+    from tokenstn.apps.dropped import gone_with_the_page
     from tokenstn.apps.embedded import embedded_examples, embedded_model
+    from tokenstn.apps.loopback import is_loopback
     from tokenstn.apps.ports import require_free
     from tokenstn.verbs.serve import saved_model
     from tokenstn.verbs.speech import say, warn
@@ -61,10 +65,11 @@ def demo(
     named = folder.parent.name if folder.name == "model" else folder.name
     name = "A small model for digits" if model is None else f"The model {named}"
     say(console, "model", "a small one for digits, from inside the package" if model is None else model)
-    if host != "127.0.0.1":
+    if not is_loopback(host):
         warn(console, [f"every machine that reaches {host} can use this page"])
     say(console, "page", f"http://127.0.0.1:{port}   Ctrl+C ends it")
-    apps.launch(apps.page(apps.Stage(loaded, examples), name), host, port, open_browser)
+    with gone_with_the_page():
+        apps.launch(apps.page(apps.Stage(loaded, examples), name), host, port, open_browser)
 
 
 def _device(accelerator: str) -> str:

@@ -6,13 +6,14 @@ import json
 import re
 from pathlib import Path
 
-from tokenstn.evaluation.answers_file import ANSWERS, save_answers
+from tokenstn.evaluation.answers_file import save_answers
 from tokenstn.evaluation.evaluate import Examination
 from tokenstn.evaluation.metrics_json import to_json
 from tokenstn.evaluation.results import SCHEMA
 from tokenstn.geometry import Group
 from tokenstn.reports import write_report
-from tokenstn.reports.write import write_text
+from tokenstn.system.documents import read_json
+from tokenstn.system.files import remove_unfinished, require_writable, write_text, written_together
 from tokenstn.verbs.models import ModelPlace
 
 METRICS = "metrics.json"
@@ -31,6 +32,7 @@ def require_free(folder: Path, overwrite: bool) -> None:
     """Refuse a folder with results in it, unless they may go; a training run is never overwritten."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file, and results go into a folder: choose another --out")
+    require_writable(folder)
     metrics = folder / METRICS
     if not metrics.exists():
         return
@@ -42,18 +44,18 @@ def require_free(folder: Path, overwrite: bool) -> None:
 
 def write_evaluation(found: Examination, folder: Path) -> Path:
     """report.html, figures/, answers.npz and, last of all, metrics.json; the path of the report."""
-    for old in (folder / METRICS, folder / ANSWERS, folder / "report.html", *folder.glob("figures/*.*")):
-        old.unlink(missing_ok=True)  # figures of another group would stay behind; metrics first, so that all goes
-    page = write_report(found.evaluation, found.examples, folder)
-    save_answers(found.answers, folder)
+    remove_unfinished(folder, deep=False)
     document = json.dumps(to_json(found.evaluation), indent=2, allow_nan=False)
-    write_text(folder / METRICS, f"{document}\n")
-    return page
+    with written_together(folder, last=METRICS, instead_of="figures/*.*") as place:  # those of another group would stay
+        page = write_report(found.evaluation, found.examples, place)
+        save_answers(found.answers, place)
+        write_text(place / METRICS, f"{document}\n")
+    return folder / page.relative_to(place)
 
 
 def _is_evaluation(metrics: Path) -> bool:
     try:
-        document = json.loads(metrics.read_text(encoding="utf-8"))
+        document = read_json(metrics)
     except (OSError, ValueError):
         return False
     return isinstance(document, dict) and document.get("schema") == SCHEMA

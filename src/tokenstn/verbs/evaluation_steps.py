@@ -15,7 +15,7 @@ from tokenstn.evaluation.answers import is_labelled
 from tokenstn.evaluation.estimate import estimate_seconds
 from tokenstn.evaluation.evaluate import CONTROL_IMAGES
 from tokenstn.evaluation.matching import check_match, unlabelled_for
-from tokenstn.evaluation.orbit import Views
+from tokenstn.evaluation.method import Views
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import timm
 import torch
-import yaml
 from torch import nn
 
 import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import TokenSTN
 from tokenstn.models.folder import ONNX
+from tokenstn.system.documents import read_yaml
 from tokenstn.verbs.sources import ClassifierSource
 from tokenstn.verbs.typed import called
 
@@ -123,7 +123,6 @@ def _fetched(name: str, labelled: ImageTable | None, out: Console) -> nn.Module:
 
 def _seed_of(run: Path) -> int:
     try:
-        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-        return int(settings["seed"])
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return int(read_yaml(run / "config.yaml")["seed"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return 0

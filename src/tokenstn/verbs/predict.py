@@ -60,7 +60,7 @@ def predict(
         progress: show a progress bar.
     """
     from tokenstn.inference import predict as job_of
-    from tokenstn.inference.devices import fleet
+    from tokenstn.inference.devices import company, fleet
     from tokenstn.inference.fingerprint import fingerprint
     from tokenstn.inference.sources import list_images
     from tokenstn.verbs import predict_steps as steps
@@ -97,11 +97,12 @@ def predict(
     found.to(fabric.device)
     readers = steps.readers(workers, chosen, fabric)
     steps.say_what_was_understood(console, place, found, chosen, looked, precision, fabric, job, missing)
-    job_of.predict_images(
-        found, chosen, job, missing, fabric, views=looked, top=top, batch_size=batch_size, workers=readers,
-        progress=progress,
-    )  # fmt: skip
-    fabric.barrier()
+    with company(fabric):
+        job_of.predict_images(
+            found, chosen, job, missing, fabric, views=looked, top=top, batch_size=batch_size, workers=readers,
+            progress=progress,
+        )  # fmt: skip
+        fabric.barrier()
     if not fabric.is_global_zero:
         return PredictResult(Path(out), None)
     summary = job_of.summarise(job)

@@ -6,6 +6,7 @@ Processes of a distributed run share it; only the first one writes.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,13 +19,16 @@ from tokenstn.evaluation.answers_file import save_answers
 from tokenstn.evaluation.evaluate import Examination
 from tokenstn.evaluation.metrics_json import to_json
 from tokenstn.reports import write_report
-from tokenstn.reports.write import write_text
+from tokenstn.system.documents import read_yaml
+from tokenstn.system.files import remove_unfinished, require_writable, write_text
 from tokenstn.training.engine import Trained
 from tokenstn.verbs.typed import called
 
 SCHEMA = "tokenstn.run/1"
+CLASSIFIER = "classifier"  # the part of a run folder for a classifier that is trained first
 # what may change when a run goes on: where and how it runs, not what it computes
-FREE = {"accelerator", "devices", "num_nodes", "strategy", "compile", "logger", "workers", "resume", "progress", "out"}
+FREE = {"accelerator", "devices", "num_nodes", "strategy", "compile", "logger", "workers", "resume", "progress", "out",
+        "on_nonfinite"}  # fmt: skip
 
 
 def require_free(folder: Path, arguments: Mapping[str, Any], resume: bool) -> None:
@@ -32,47 +36,57 @@ def require_free(folder: Path, arguments: Mapping[str, Any], resume: bool) -> No
     if resume:
         if not (folder / "config.yaml").is_file():
             raise FileNotFoundError(f"there is no run in {folder} to go on with; start it without --resume")
-        started = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")) or {}
+        started = _settings(folder / "config.yaml")
         now = _plain(arguments)
         other = [name for name in now if name not in FREE and started.get(name) != now[name]]
         if other:
             was = ", ".join(f"{name}={started.get(name)!r} (now {now[name]!r})" for name in other)
             raise ValueError(f"the run in {folder} was started with {was}: go on with the same settings")
+    require_writable(folder)
     if (folder / "metrics.json").exists():
         raise FileExistsError(f"{folder} holds a finished run; choose another --out, or remove it")
-    if not resume and is_main_process() and has_checkpoint(folder, True):
+    if not resume and is_main_process() and any(has_checkpoint(part, True) for part in (folder, folder / CLASSIFIER)):
         raise FileExistsError(f"{folder} holds a run that was not finished: go on with --resume=true, or remove it")
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    found = read_yaml(path) or {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no settings: it is not what tokenstn train wrote")
+    return found
 
 
 def begin(folder: Path, arguments: Mapping[str, Any]) -> None:
     """Make the folder and keep the settings."""
     if is_main_process():
-        folder.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder)
         write_text(folder / "config.yaml", yaml.safe_dump(_plain(arguments), sort_keys=False))
 
 
-def finish(
-    folder: Path, trained: Trained, found: Examination, poses: str, keeps_bare: bool, seconds: float
-) -> dict[str, Any]:
-    """Write the report and, last of all, ``metrics.json``; returns what that holds."""
-    write_report(found.evaluation, found.examples, folder)
-    save_answers(found.answers, folder)
-    metrics = {
+def metrics_of(trained: Trained, found: Examination, poses: str, keeps_bare: bool, seconds: float) -> dict[str, Any]:
+    """What ``metrics.json`` holds."""
+    return {
         "schema": SCHEMA,
         "poses": poses,
         "model_is_bare_classifier": keeps_bare,
         "seconds": round(seconds, 1),
         "training": {
             "epochs": trained.epochs,
-            "figures": trained.figures,
+            "figures": {name: value if math.isfinite(value) else None for name, value in trained.figures.items()},
             "frozen_parameters": None if trained.frozen is None else trained.frozen.frozen_parameters,
             "unreadable_images": trained.unreadable,
+            "skipped_steps": trained.skipped_steps,
         },
         "collapse": {name: asdict(health) for name, health in trained.collapse.items()},
         "evaluation": to_json(found.evaluation),
     }
-    write_text(folder / "metrics.json", json.dumps(metrics, indent=2) + "\n")
-    return metrics
+
+
+def finish(folder: Path, found: Examination, metrics: Mapping[str, Any]) -> None:
+    """Write the report and, last of all, ``metrics.json``: a run that has it is finished."""
+    write_report(found.evaluation, found.examples, folder)
+    save_answers(found.answers, folder)
+    write_text(folder / "metrics.json", json.dumps(metrics, indent=2, allow_nan=False) + "\n")
 
 
 def has_checkpoint(folder: Path, resume: bool) -> bool:

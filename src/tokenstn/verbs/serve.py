@@ -65,6 +65,7 @@ def serve(
 
     import tokenstn
     from tokenstn.apps import server
+    from tokenstn.apps.loopback import LOOPBACK
     from tokenstn.apps.ports import require_free
     from tokenstn.verbs.speech import say, warn
 
@@ -78,7 +79,7 @@ def serve(
     require_free(settings.host, settings.port)
     path = saved_model(model)
     loaded = tokenstn.load(path)
-    address = f"http://{server.LOOPBACK}:{port}"
+    address = f"http://{LOOPBACK}:{port}"
     header = f'-H "Authorization: Bearer ${TOKEN}" ' if settings.token else ""
 
     def when_ready() -> None:

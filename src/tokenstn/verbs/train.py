@@ -40,6 +40,7 @@ def train(
     mirror: bool = False,
     seed: int = 0,
     on_bad: Literal["raise", "skip"] = "raise",
+    on_nonfinite: Literal["stop", "skip"] = "stop",
     accelerator: str = "auto",
     devices: int | str = "auto",
     num_nodes: int = 1,
@@ -81,6 +82,7 @@ def train(
         mirror: also show the classifier mirrored images, where left and right carry no meaning.
         seed: of everything that is drawn.
         on_bad: raise an error for an image that cannot be read, or skip and count it.
+        on_nonfinite: stop where a loss or a gradient is not finite, or skip that step; not_finite.csv names its images.
         accelerator: cpu, gpu or auto, as Lightning takes it.
         devices: how many, as Lightning takes it.
         num_nodes: machines in a cluster.
@@ -90,7 +92,8 @@ def train(
         compile: let torch compile the networks.
         logger: one more of Lightning's loggers beside CSV and TensorBoard, such as WandbLogger.
         workers: processes that read images.
-        resume: go on with the run in the folder from its last finished epoch.
+        resume: go on with the run in the folder from its last checkpoint. SIGTERM and Ctrl-C write one, and end with
+            exit code 143 and 130.
         progress: show progress bars.
     """
     arguments = dict(locals())
@@ -124,8 +127,9 @@ def train(
         mirror=mirror,
     )
     machine = Machine(
-        accelerator, devices, num_nodes, strategy, precision, accumulate, compile, logger, workers, on_bad, progress
-    )
+        accelerator, devices, num_nodes, strategy, precision, accumulate, compile, logger, workers, on_bad, progress,
+        on_nonfinite,
+    )  # fmt: skip
     folder = Path(out)
     run_folder.require_free(folder, arguments, resume)
     torch.manual_seed(seed)
@@ -140,8 +144,9 @@ def train(
     steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
     run_folder.begin(folder, arguments)
     if not ready:
-        going_on = run_folder.has_checkpoint(folder / "classifier", resume)
-        train_classifier(bare, table, first, folder / "classifier", seed=seed, machine=machine, resume=going_on)
+        alone = folder / run_folder.CLASSIFIER
+        going_on = run_folder.has_checkpoint(alone, resume)
+        train_classifier(bare, table, first, alone, seed=seed, machine=machine, resume=going_on)
     stands = steps.checks_before(upright, model.to(device), table, folder, console, on_bad)
     model.poses = "absolute" if stands else "relative"
     trained = train_rectifier(
@@ -164,7 +169,8 @@ def train(
     kept = bare.to(device) if harms else model
     kept.save_pretrained(folder / "model")
     steps.write_reference(kept, table, folder / "model", seed)
-    metrics = run_folder.finish(folder, trained, found, model.poses, bool(harms), time.monotonic() - start)
+    metrics = run_folder.metrics_of(trained, found, model.poses, bool(harms), time.monotonic() - start)
     write_card(kept, folder / "model", metrics=metrics)
+    run_folder.finish(folder, found, metrics)
     say(console, "done", f"{folder}: model/, report.html, metrics.json   {metrics['seconds']:.0f} s")
     return TrainResult(folder, metrics)

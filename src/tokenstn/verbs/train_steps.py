@@ -14,6 +14,7 @@ from tokenstn.evaluation.evaluate import Examination, evaluate
 from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit
 from tokenstn.models import TokenSTN
+from tokenstn.models.finite import is_answer, why_no_answer
 from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
 from tokenstn.training.estimate import estimate_seconds
@@ -96,7 +97,7 @@ def say_what_was_understood(
     splits = ", ".join(f"{len(rows):,} {name}" for name, rows in table.splits.items())
     say(out, "images", f"{table.name}: {len(table):,} ({splits}), {classes_of(table)}")
     say(out, "classifier", f"{classifier_of(bare)}, {'as it is' if ready else 'to be trained first'}")
-    if ready and table.classes:
+    if ready:
         _say_accuracy(out, bare.to(device), table, machine.on_bad)
     names = ", ".join(primitive.name for primitive in model.primitives)
     size = sum(parameter.numel() for parameter in model.localizer.parameters()) if model.localizer else 0
@@ -159,6 +160,9 @@ def say_what_happened(out: Console, trained: Trained) -> None:
                 "metrics.json lists them"
             ],
         )
+    if trained.skipped_steps:
+        count = f"{trained.skipped_steps} steps were left out, because their loss or gradient was not finite"
+        warn(out, [f"{count}; not_finite.csv names their images"])
     warn(out, (health.sentence for health in trained.collapse.values() if health.collapsed))
 
 
@@ -197,6 +201,10 @@ def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad
     images, labels = _probe(bare, table, on_bad)
     with torch.no_grad():
         probabilities = bare.eval()(images).probabilities
+    if not bool(is_answer(probabilities).all()):
+        raise ValueError(f"the classifier cannot be used on {table.name}: {why_no_answer('float32')}")
+    if not table.classes:
+        return
     if probabilities.shape[1] != len(table.classes):
         raise ValueError(
             f"the classifier tells {probabilities.shape[1]} classes apart, {table.name} has {len(table.classes)}: "

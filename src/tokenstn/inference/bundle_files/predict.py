@@ -23,6 +23,8 @@ from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
 MODEL = "model.onnx"
+# not all that Pillow knows: for EPS it would start another program
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "PPM")
 
 Outputs = Mapping[str, Any]  # arrays by name, the batch first
 
@@ -44,7 +46,7 @@ def read_photo(source: Path | bytes, channels: int) -> np.ndarray:
     16 bits are scaled to 8 by their full range, colour becomes grey by luma, and of several frames the first is read.
     """
     content = source if isinstance(source, bytes) else source.read_bytes()
-    image = Image.open(io.BytesIO(content))
+    image = Image.open(io.BytesIO(content), formats=FORMATS)
     image.load()
     image = ImageOps.exif_transpose(image)
     if image.mode == "F":
@@ -123,10 +125,9 @@ def main() -> int:
         line: dict[str, Any] = {"path": str(path)}
         try:
             photo = read_photo(path, len(about["preprocessing"]["mean"]))
+            line |= describe(run(session, photo[None]), about, (photo.shape[1], photo.shape[2]), given.top)
         except Exception as error:  # decoders of broken files raise whatever they stumble over
             line["error"], failed = f"it cannot be read ({error})", True
-        else:
-            line |= describe(run(session, photo[None]), about, (photo.shape[1], photo.shape[2]), given.top)
         print(json.dumps(line, ensure_ascii=False), flush=True)
     return int(failed)
 

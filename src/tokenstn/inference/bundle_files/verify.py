@@ -25,7 +25,7 @@ def differences(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, fl
         gap = np.asarray(found[name], dtype=np.float64) - np.asarray(wanted, dtype=np.float64)
         if name == "rotation":
             gap = (gap + np.pi) % (2 * np.pi) - np.pi
-        apart[name] = float(np.abs(gap).max())
+        apart[name] = float(np.nan_to_num(np.abs(gap), nan=np.inf).max())  # no number is as far as can be
     return apart
 
 

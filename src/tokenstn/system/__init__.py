@@ -1,0 +1,1 @@
+"""Where the package meets the operating system: files, signals, processes. Imports no other room."""

@@ -1,0 +1,75 @@
+"""A recorded rectifier gives the answers of one that is not, also when weights change, and survives being copied."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import timm
+import torch
+
+from tokenstn import TokenSTN
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+
+
+def model_that_turns(seed: int = 0) -> TokenSTN:
+    """A model whose heads differ from the identity."""
+    torch.manual_seed(seed)
+    classifier = timm.create_model("vit_tiny_patch16_224", img_size=64, num_classes=5, depth=3)
+    model = TokenSTN(classifier, ("rotation", "scale", "translation")).eval()
+    assert model.localizer is not None
+    for head in model.localizer.heads.values():
+        torch.nn.init.normal_(head[-1].weight)  # pyright: ignore
+    return model
+
+
+def require_same(one, other) -> None:
+    torch.testing.assert_close(one.probabilities, other.probabilities)
+    torch.testing.assert_close(one.pose.matrix, other.pose.matrix)
+    torch.testing.assert_close(one.views.weights, other.views.weights)
+    torch.testing.assert_close(one.rectified, other.rectified)
+    for name, value in one.entropy.items():
+        torch.testing.assert_close(value, other.entropy[name])
+
+
+@pytest.mark.parametrize("views", [1, 3, "auto"])
+def test_elsewhere_than_on_cuda_nothing_changes(views):
+    model, images = model_that_turns(), torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        require_same(model(images, views=views), copy.deepcopy(model).record()(images, views=views))
+
+
+@needs_cuda
+@pytest.mark.parametrize("views", [1, 3, "auto"])
+def test_answers_are_the_same_for_every_batch_and_after_the_weights_changed(views):
+    plain = model_that_turns().cuda()
+    recorded = copy.deepcopy(plain).record()
+    with torch.inference_mode():
+        for count in (4, 2, 4, 4):
+            images = torch.rand(count, 3, 64, 64, device="cuda")
+            require_same(plain(images, views=views), recorded(images, views=views))
+        first = recorded(images, views=views)
+        kept = first.pose.rotation.clone()
+        recorded(torch.rand_like(images), views=views)
+        assert torch.equal(first.pose.rotation, kept), "an answer does not change under the feet of its owner"
+        for change in (lambda m: m.load_state_dict(model_that_turns(1).state_dict()), lambda m: m.cpu().cuda()):
+            change(plain), change(recorded)
+            require_same(plain(images, views=views), recorded(images, views=views))
+
+
+@needs_cuda
+def test_autocast_is_recorded_as_it_is():
+    plain = model_that_turns().cuda()
+    recorded, images = copy.deepcopy(plain).record(), torch.rand(4, 3, 64, 64, device="cuda")
+    with torch.inference_mode():
+        for enabled in (True, False, True):
+            with torch.autocast("cuda", torch.bfloat16, enabled=enabled):
+                require_same(plain(images, views=1), recorded(images, views=1))
+
+
+@needs_cuda
+def test_gradients_flow_as_before():
+    model, images = model_that_turns().cuda().record(), torch.rand(2, 3, 64, 64, device="cuda")
+    model(images, views=1).pose.rotation.sum().backward()
+    assert any(parameter.grad is not None for parameter in model.localizer.parameters())
