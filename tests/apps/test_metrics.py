@@ -127,11 +127,17 @@ def test_without_a_reference_everything_else_is_counted():
 @pytest.mark.parametrize(
     "change",
     [
-        {"images": "many"}, {"source": None}, {"shares": []}, {"shares": {"views": [None] * 7}},
-        {"shares": {"views": [2.0] * 7}}, {"classes": ["a"]}, {"classes": {"a": None}}, {"classes": {"a": float("nan")}},
+        {"images": "many"},
+        {"source": None},
+        {"shares": []},
+        {"shares": {"views": [None] * 7}},
+        {"shares": {"views": [2.0] * 7}},
+        {"classes": ["a"]},
+        {"classes": {"a": None}},
+        {"classes": {"a": float("nan")}},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_reference_that_was_edited_is_refused_when_it_is_read(change, tmp_path):
     """And not when the first client asks for /metrics."""
     path = Reference(3, "digits, val", {"views": [1 / 7] * 7}, {"a": 1.0}).write(tmp_path)

@@ -66,7 +66,8 @@ def test_no_file_is_none_and_a_broken_one_a_sentence(found, tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("shape", np.array([10**9, 10**9])), ("shape", np.array([-1, 5])), ("shape", np.array([2.5, 5.0])), ("shape", np.array(7)),
+        ("shape", np.array([10**9, 10**9])), ("shape", np.array([-1, 5])), ("shape", np.array([2.5, 5.0])),
+        ("shape", np.array(7)),
         ("rows", np.arange(3)), ("labelled", np.ones(5)), ("bare_correct", np.zeros((2, 2), np.uint8)),
         ("bare_predicted", np.zeros((9, 9), np.uint8)), ("bare_predicted", np.zeros((2, 5), complex)),
     ],
