@@ -17,6 +17,9 @@ from tokenstn.cli import COMMANDS
 
 from .pages import RUN
 
+pytest.importorskip("material", reason="mkdocs-material is not installed")
+pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed")
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("geometry", "posteriors", "models", "data", "training", "baselines")
 # makers of small variants and plain constants, which their class or their reader describes

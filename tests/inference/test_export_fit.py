@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tokenstn.data import fit, to_float
-from tokenstn.data.fit import fit_layout
+from tokenstn.data.fit import ROOM, fit_layout
 from tokenstn.geometry import Pose, fit_matrix, pose_in_photo
 from tokenstn.inference.export_fit import Fitting
 from tokenstn.inference.export_parts import Placing
@@ -27,7 +27,10 @@ sides = st.integers(1, 150)
 )
 @torch.no_grad()
 def test_the_pixels_are_those_of_the_products_own_fit(height, width, size, resize, crop_share, interpolation, channels):
-    assume(min(fit_layout((height, width), size, resize, crop_share)[0]) > 1)  # on single rows torch's own kernel fails
+    resized = fit_layout((height, width), size, resize, crop_share)[0]
+    assume(min(resized) > 1)  # on single rows torch's own kernel fails
+    # photos that are longer lose their ends before they are resized outside of a graph, and not inside
+    assume(all(long <= ROOM * wanted for long, wanted in zip(resized, size, strict=True)))
     mean, std = (0.4, 0.5, 0.6)[:channels], (0.2, 0.25, 0.3)[:channels]
     prepared = Preprocessing(size, mean, std, resize, crop_share, interpolation)
     generator = torch.Generator().manual_seed(height * 1000 + width)

@@ -15,8 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
-EXTRAS = ("medical", "export", "serve", "demo")
-DEVELOPMENT = "dev"
+EXTRAS = ("medical", "export", "serve", "demo")  # those of users; others are for whoever works on the package
 # what a user of an Apache-2.0 package can live with: permissive, or weak copyleft that stays in its own files
 ACCEPTED = {
     "0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0",
@@ -55,6 +54,11 @@ class Package:
         """Every part is on the list; NVIDIA's own only for NVIDIA's own."""
         ours = self.name.startswith(("nvidia-", "cuda-"))
         return bool(self.licences) and all(one in ACCEPTED or (one == NVIDIA and ours) for one in self.licences)
+
+
+def every_extra() -> tuple[str, ...]:
+    """The names that pyproject.toml has, for users and for others."""
+    return tuple(tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"])
 
 
 def asked_for(extras: Iterable[str] = EXTRAS) -> list[Requirement]:

@@ -10,14 +10,13 @@ from packaging.utils import canonicalize_name
 from . import licences
 
 ROOT = licences.PROJECT.parent
-LEFT_BEHIND = {"charset-normalizer", "urllib3"}  # by an earlier huggingface_hub: pins that pull nothing in
 WITH_PYTHON = {"setuptools", "pip"}
 
 
 def pinned(name):
     """{package: version} of a constraints file."""
     lines = (line.split("#")[0].strip() for line in (ROOT / name).read_text(encoding="utf-8").splitlines())
-    return {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if line}
+    return {canonicalize_name(line.split("==")[0].split("[")[0]): line.split("==")[1] for line in lines if line}
 
 
 def asked_for_to_build():
@@ -51,10 +50,10 @@ def test_nvidias_own_licence_is_for_nvidias_packages():
 
 
 def test_the_tested_versions_are_those_of_all_that_is_needed_and_of_nothing_else():
-    wanted = set(licences.needed((*licences.EXTRAS, licences.DEVELOPMENT)))
+    wanted = set(licences.needed(licences.every_extra()))
     tested = set(pinned("constraints.txt"))
     installed = {canonicalize_name(one.metadata["Name"]) for one in metadata.distributions()}
-    assert tested - wanted - asked_for_to_build() - LEFT_BEHIND == set(), "pinned, and nobody asks for it"
+    assert tested - wanted - asked_for_to_build() == set(), "pinned, and nobody asks for it"
     assert (wanted & installed) - tested - WITH_PYTHON == set(), "needed, and its tested version is not written down"
 
 
