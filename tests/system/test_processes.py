@@ -38,11 +38,16 @@ def started() -> tuple[subprocess.Popen[str], list[int]]:
 
 
 def gone(process: int) -> bool:
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+    """Whether it has ended, or does so in a moment: its last words arrive before it is gone."""
+    for _ in range(100):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks into /proc")
