@@ -39,7 +39,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # the site, with every example on its pages run: build/site/index.html
 docs: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=true OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
 quickstart: $(INSTALLED)

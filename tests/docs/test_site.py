@@ -1,5 +1,6 @@
 """The site: built strictly, whole without a network, readable on a desk and on a phone, with a search that finds."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -36,7 +37,8 @@ def site(tmp_path_factory) -> Path:
     """The site as ``make docs`` builds it, elsewhere; pages that the tests have run are not run again."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "true"}  # a notice about the future of MkDocs, not about the site
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500, env=quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr
     return folder
