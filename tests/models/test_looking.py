@@ -89,6 +89,13 @@ def test_one_view_is_enough_where_its_answer_is_sure(images, views):
         torch.testing.assert_close(one[~sure], other[~sure], atol=1e-6, rtol=1e-5)
 
 
+@torch.no_grad()
+def test_where_all_are_sure_nothing_more_is_asked(images, views):
+    asked = Asked()
+    look_at_used(images, views, asked, multi_label=False, sure=1.0)
+    assert asked.batches == [BATCH], "a batch of no image is an error in some of a GPU's kernels"
+
+
 def test_odds_compare_the_answer_with_the_next_one():
     torch.testing.assert_close(odds_of(torch.tensor([[0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])), torch.tensor([2.0, 3.0]))
     torch.testing.assert_close(odds_of(torch.tensor([0.9, 0.25]), multi_label=True), torch.tensor(3.0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,7 @@ from tokenstn.data.fit import fit_layout, fit_pixels
 from tokenstn.geometry import Group, Orbit, hide_corners, invert, warp
 from tokenstn.geometry.constants import numbers
 from tokenstn.models import Preprocessing
+from tokenstn.system.processes import reads_for_another
 
 Padding = Literal["reflection", "border", "mean"]
 Mode = Literal["bilinear", "bicubic", "nearest"]
@@ -68,7 +70,11 @@ def load_photos(
 ) -> DataLoader[Any]:
     """Batches of photos in the order of ``rows (n,)``; see ``collate_photos``."""
     return DataLoader(
-        Photos(table, rows, preprocessing), batch_size=batch_size, num_workers=workers, collate_fn=collate_photos
+        Photos(table, rows, preprocessing),
+        batch_size=batch_size,
+        num_workers=workers,
+        collate_fn=collate_photos,
+        worker_init_fn=reads_for_another,
     )
 
 
@@ -128,7 +134,7 @@ class PhotoOrbit:
         self.mode: Mode = mode
         self._fitted = batch["image"]
         self._orbit = Orbit(batch["image"], group, index=batch["index"], seed=seed)
-        self._photos = [photo.to(self.device) for photo in batch["photo"]]
+        self._stacks = stack_photos(batch["photo"], self.device)
 
     def __len__(self) -> int:
         return len(self._orbit)
@@ -145,9 +151,7 @@ class PhotoOrbit:
         matrices = self.matrices(k)
         if _is_identity(matrices):
             return to_float(self._fitted.to(self.device), self.preprocessing.mean, self.preprocessing.std)
-        return posed_inputs(
-            self._photos, matrices, self.preprocessing, device=self.device, padding=self.padding, mode=self.mode
-        )
+        return posed_stacks(self._stacks, matrices, self.preprocessing, self.padding, self.mode)
 
 
 def posed_inputs(
@@ -172,19 +176,47 @@ def posed_inputs(
     >>> posed_inputs([photo], Pose.of(rotation=1.0).matrix, Preprocessing((16, 16), (0.5,) * 3, (0.5,) * 3)).shape
     torch.Size([1, 3, 16, 16])
     """
-    matrices = matrices.expand(len(photos), 3, 3)
+    stacks = stack_photos(photos, torch.device(device))
+    return posed_stacks(stacks, matrices.expand(len(photos), 3, 3), preprocessing, padding, mode)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Photos of one size on a device, uint8 ``(b, C, H, W)``, and their places in the batch, there and on the CPU."""
+
+    pixels: Tensor
+    places: Tensor
+    places_there: Tensor
+
+
+def stack_photos(photos: Sequence[Tensor], device: torch.device) -> list[Stack]:
+    """Photos uint8 ``(C, H, W)`` of any sizes, those of one size together."""
     sizes: dict[Size, list[int]] = {}
     for place, photo in enumerate(photos):
         sizes.setdefault((photo.shape[1], photo.shape[2]), []).append(place)
-    inputs = torch.empty(len(photos), len(preprocessing.mean), *preprocessing.size, device=device)
+    stacks = []
+    for same in sizes.values():
+        pixels, places = torch.stack([photos[place] for place in same]), torch.tensor(same)
+        stacks.append(Stack(pixels.to(device), places, places.to(device)))
+    return stacks
+
+
+def posed_stacks(
+    stacks: Sequence[Stack], matrices: Tensor, preprocessing: Preprocessing, padding: Padding, mode: Mode
+) -> Tensor:
+    """What ``posed_inputs`` gives for photos that were stacked, at poses ``(B, 3, 3)`` on the CPU.
+
+    Nothing here waits for the device, so that it has the next element to work on when it is done with one.
+    """
+    device = stacks[0].pixels.device
+    inputs = torch.empty(len(matrices), len(preprocessing.mean), *preprocessing.size, device=device)
     mean, std = (numbers(values, like=inputs)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
-    for places in sizes.values():
-        pixels = torch.stack([photos[place].to(device) for place in places]).float()
-        posed = _pose(pixels, matrices[places], padding, mode, 255 * mean)
+    for stack in stacks:
+        posed = _pose(stack.pixels.float(), matrices[stack.places], padding, mode, 255 * mean)
         fitted = fit_pixels(
             posed, preprocessing.size, preprocessing.resize, preprocessing.crop_share, preprocessing.interpolation
         ).clamp(0, 255)  # bicubic overshoots, and a file's pixels cannot
-        inputs[places] = (fitted / 255 - mean) / std
+        inputs.index_copy_(0, stack.places_there, (fitted / 255 - mean) / std)
     return inputs
 
 
@@ -192,10 +224,10 @@ def _pose(pixels: Tensor, matrices: Tensor, padding: Padding, mode: Mode, mean: 
     """Photos of one size ``(b, C, H, W)`` at their poses; float, from 0 to 255."""
     if _is_identity(matrices):
         return pixels
-    applied = invert(matrices).to(torch.float32)
+    applied = invert(matrices).float().to(pixels.device, non_blocking=True)
     if padding == "mean":  # zeros around the mean
-        return warp(pixels - mean, applied, padding="zeros", mode=mode) + mean
-    return warp(pixels, applied, padding=padding, mode=mode)
+        return warp(pixels - mean, applied, padding="zeros", mode=mode, validate=False) + mean
+    return warp(pixels, applied, padding=padding, mode=mode, validate=False)
 
 
 def _is_identity(matrices: Tensor) -> bool:

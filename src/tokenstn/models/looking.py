@@ -18,17 +18,21 @@ FEW = 32  # rectified images that are always looked at together, however small t
 Answer = Callable[[Tensor], Tensor]
 
 
-def look_at_all(images: Tensor, views: Views, answer: Answer, multi_label: bool) -> tuple[Tensor, Tensor, Tensor]:
+def look_at_all(
+    images: Tensor, views: Views, answer: Answer, multi_label: bool, first: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Over all views: mean probabilities ``(B, classes)``, their disagreement ``(B,)``; and view 0 ``(B, C, H, W)``.
 
     Without gradients it takes no more memory than one view of the same batch; otherwise, and in a compiled graph, all
-    views go through the classifier at once.
+    views go through the classifier at once. ``first``: view 0, where it is known.
     """
     batch, count = views.weights.shape
+    if count == 1 and first is not None:
+        return *average(answer(first), views.weights, multi_label), first
     together = count
     if not (torch.is_grad_enabled() or torch.compiler.is_compiling()):
         together = max(1, FEW // batch)
-    first, answers = None, []
+    answers = []
     for matrices in views.matrices.split(together, 1):
         rectified = warp(images, matrices, validate=False)
         first = rectified[:, 0] if first is None else first
@@ -39,22 +43,29 @@ def look_at_all(images: Tensor, views: Views, answer: Answer, multi_label: bool)
 
 
 def look_at_used(
-    images: Tensor, views: Views, answer: Answer, multi_label: bool, sure: float | None = None
+    images: Tensor,
+    views: Views,
+    answer: Answer,
+    multi_label: bool,
+    sure: float | None = None,
+    first: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Views]:
     """The same, spending nothing on views that are not used; also gives the views with the weights that were used.
 
     Not used are views of weight 0, and all but the first of an image where the odds of the first answer are at least
     ``sure``. The others are packed into batches of about B.
     """
-    batch, first = len(images), warp(images, views.matrices[:, 0], validate=False)
+    batch = len(images)
+    first = warp(images, views.matrices[:, 0], validate=False) if first is None else first
     answers, weights = answer(first), views.weights
     if sure is not None:
-        enough = (odds_of(answers, multi_label) >= sure).unsqueeze(1)
+        # not where the belief is no number: what was looked at there may be any pixel, and its answer be sure
+        enough = (odds_of(answers, multi_label) >= sure).unsqueeze(1) & weights[:, :1].isfinite()
         weights = torch.cat((weights[:, :1].masked_fill(enough, 1.0), weights[:, 1:].masked_fill(enough, 0.0)), 1)
     total = weights[:, :1] * _with_doubt(answers, multi_label)
     view, row = weights[:, 1:].T.nonzero(as_tuple=True)
     matrices, shares = views.matrices[row, view + 1], weights[row, view + 1].unsqueeze(-1)
-    for some in torch.arange(len(row), device=row.device).split(max(batch, FEW)):
+    for some in torch.arange(len(row), device=row.device).split(max(batch, FEW)) if len(row) else ():
         answers = answer(warp(images[row[some]], matrices[some], validate=False))
         total = total.index_add(0, row[some], shares[some] * _with_doubt(answers, multi_label))
     mean, doubt = total[:, :-1], total[:, -1]

@@ -18,8 +18,8 @@ from tokenstn.posteriors import Views
 
 MOST_SHAPES = 8  # recordings that are kept: each holds the memory of its own intermediate results
 
-# the raw numbers of each posterior, the most likely pose, and the views with their masses
-Aimed = tuple[dict[str, Tensor], Pose, Views]
+# the raw numbers of each posterior, the most likely pose, the views with their masses, the first view (B, C, H, W)
+Aimed = tuple[dict[str, Tensor], Pose, Views, Tensor]
 Reading = Callable[[Tensor, int], Aimed]
 
 
@@ -50,7 +50,7 @@ class Recorder:
 
 
 class _Recording:
-    """One graph, its input, and its output as a single tensor ``(B, numbers)``, so that a copy takes one launch."""
+    """One graph, its input, and its output: images, and the numbers as one tensor ``(B, n)``, copied in one launch."""
 
     def __init__(self, reading: Reading, images: Tensor, views: int) -> None:
         self.images = images.clone(memory_format=torch.preserve_format)
@@ -63,13 +63,14 @@ class _Recording:
             here.wait_stream(aside)
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-                parts = _parts(reading(self.images, views))
-                self.together = torch.cat([part.reshape(len(images), -1) for part in parts], 1)
+                aimed = reading(self.images, views)
+                self.together = torch.cat([part.reshape(len(images), -1) for part in _parts(aimed)], 1)
+                self.first = aimed[-1]
 
     def __call__(self, images: Tensor) -> Aimed:
         self.images.copy_(images)
         self.graph.replay()
-        return _taken_apart(self.together.clone(), self.like)
+        return *_taken_apart(self.together.clone(), self.like), self.first.clone()
 
 
 def _without_cache() -> dict:
@@ -82,12 +83,12 @@ def _without_cache() -> dict:
 
 
 def _parts(aimed: Aimed) -> list[Tensor]:
-    raw, pose, views = aimed
+    raw, pose, views, _ = aimed
     return [*raw.values(), *(getattr(pose, field.name) for field in fields(pose)), views.matrices, views.weights]
 
 
-def _taken_apart(together: Tensor, like: Aimed) -> Aimed:
-    raw, pose, _ = like
+def _taken_apart(together: Tensor, like: Aimed) -> tuple[dict[str, Tensor], Pose, Views]:
+    raw, pose, *_ = like
     shapes = [part.shape for part in _parts(like)]
     pieces = together.split([shape[1:].numel() for shape in shapes], 1)
     parts = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]

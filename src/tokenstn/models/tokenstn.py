@@ -181,8 +181,8 @@ class TokenSTN(nn.Module, Pretrained):
             views = 1 if self.training else "auto"
         check_call(images, self.backbone.channels, views, sampling)
         if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
-            raw, pose, found = self._recorder(self._aimed, images, self._count(views))
-            return self._looked(images, self.beliefs(raw), pose, found, views)
+            raw, pose, found, first = self._recorder(self._aimed, images, self._count(views))
+            return self._looked(images, self.beliefs(raw), pose, found, views, first)
         return self.classify(images, self.localize(images), views, sampling, generator)
 
     def record(self, on: bool = True) -> TokenSTN:
@@ -244,7 +244,8 @@ class TokenSTN(nn.Module, Pretrained):
 
     def _aimed(self, images: Tensor, count: int) -> Aimed:
         raw = self.heads(images)
-        return raw, *aim(self.beliefs(raw), count)
+        pose, found = aim(self.beliefs(raw), count)
+        return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
 
     def _looked(
         self,
@@ -253,16 +254,22 @@ class TokenSTN(nn.Module, Pretrained):
         pose: Pose,
         found: Views,
         views: int | Literal["auto"],
+        first: Tensor | None = None,
     ) -> Prediction:
-        """Classify the most probable views ``found`` with their masses, all or as many as each image needs."""
+        """Classify the most probable views ``found`` with their masses, all or as many as each image needs.
+
+        ``first (B, C, H, W)``: the images at the first one, where that was worked out before.
+        """
         if views == "auto":
             enough = enough_views(found, self.auto.mass)
             probabilities, disagreement, rectified, chosen = look_at_used(
-                images, enough, self._probabilities, self.multi_label, self.auto.sure
+                images, enough, self._probabilities, self.multi_label, self.auto.sure, first
             )
         else:
             chosen = found if views == 1 else weighted(found.matrices, found.weights)
-            probabilities, disagreement, rectified = look_at_all(images, chosen, self._probabilities, self.multi_label)
+            probabilities, disagreement, rectified = look_at_all(
+                images, chosen, self._probabilities, self.multi_label, first
+            )
         limits = self._limits(images, views, "probable")
         return self._prediction(images, probabilities, disagreement, pose, rectified, chosen, posteriors, limits)
 

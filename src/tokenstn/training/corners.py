@@ -24,8 +24,10 @@ def vary_corners(
         posed: with reflection padding, from ``images`` and their poses ``matrix (B, 3, 3)``.
         index, draw: the number of each image in its data set, and which of its copies this is.
     """
-    share = torch.from_numpy(uniform(index, seed, epoch, CORNERS, draw)).to(posed.device)
-    border = (share < BORDER).nonzero().flatten()
-    hidden = (share > 1 - HIDDEN).nonzero().flatten()
+    share = torch.from_numpy(uniform(index, seed, epoch, CORNERS, draw))
+    border, hidden = (
+        chosen.nonzero().flatten().to(posed.device, non_blocking=True)
+        for chosen in (share < BORDER, share > 1 - HIDDEN)
+    )
     continued = warp(images[border], matrix[border], inverse=True, padding="border", validate=False)
     return posed.index_copy(0, border, continued).index_copy(0, hidden, hide_corners(posed[hidden]))

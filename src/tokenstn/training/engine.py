@@ -33,6 +33,7 @@ from tokenstn.training.checkpoints import Patience, WholeCheckpoints
 from tokenstn.training.epoch_log import EpochLog
 from tokenstn.training.finite import FiniteSteps, OnNonfinite
 from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
+from tokenstn.training.graphs import PlayBack
 from tokenstn.training.keeping import KeepLast
 from tokenstn.training.loading import OnBad, load
 from tokenstn.training.module import ClassifierTraining, RectifierTraining
@@ -40,6 +41,8 @@ from tokenstn.training.monitor import CollapseMonitor
 from tokenstn.training.recipes import Recipe
 from tokenstn.training.rival import RivalTraining
 from tokenstn.training.stopping import Company, StopWithCheckpoint, stopped_at_once, stopped_by
+
+VALIDATIONS = 25  # in a run, at least
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,8 @@ def _fit(
     if recipe.patience is not None:
         kept = ModelCheckpoint(checkpoints, "best", monitor=best, mode=mode, enable_version_counter=False)
         callbacks += [kept, Patience(best, patience=recipe.patience, mode=mode)]
+    if not machine.compile and not getattr(training, "num_workers", 0):  # what reads beside may not disturb a recording
+        callbacks.append(PlayBack(module.model))
     callbacks.append(keep)  # at the end: what it writes holds what the others know
     module.train()  # Lightning leaves the modes as it finds them
     with _without_chatter(), _compiled(module if machine.compile else None), reading_processes(), request:
@@ -249,10 +254,17 @@ def _trainer(recipe: Recipe, out: Path, machine: Machine, callbacks: list[Callba
         enable_model_summary=False,
         enable_progress_bar=machine.progress,
         log_every_n_steps=1,
+        check_val_every_n_epoch=_between_validations(recipe),
         # equal to the bit is promised on the CPU; on CUDA this mode fills every fresh tensor
         plugins=[WholeCheckpoints()],
         deterministic="warn" if machine.accelerator == "cpu" or not torch.cuda.is_available() else False,
     )
+
+
+def _between_validations(recipe: Recipe) -> int:
+    """Epochs from one to the next: many short epochs are not all validated, but the last one is; patience needs all."""
+    most = recipe.epochs // VALIDATIONS if recipe.patience is None else 1
+    return max(number for number in range(1, max(1, most) + 1) if recipe.epochs % number == 0)
 
 
 def _loggers(out: Path, another: str | None) -> list[loggers.Logger]:
@@ -295,6 +307,9 @@ def _without_chatter() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*training_step` returned `None`.*")  # no image of a batch could be read
         warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # going on in the same folder is meant
         warnings.filterwarnings("ignore", ".*have no `val_dataloader`.*")  # a table may have no val split
+        warnings.filterwarnings(
+            "ignore", ".*AccumulateGrad node's stream.*"
+        )  # of what was recorded: it waits as it must
         warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # the first process speaks for all
         try:
             yield

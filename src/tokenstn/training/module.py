@@ -68,7 +68,8 @@ class Training(lightning.LightningModule):
         """Only what is computed with; indices stay where numbers are drawn from them."""
         held = batch.get("held")
         images = batch["image"].to(device, non_blocking=True) if held is None else held.on(device, batch["places"])
-        return {**batch, "image": images, "label": batch["label"].to(device, non_blocking=True)}
+        labels = batch["label"].to(device, non_blocking=True)
+        return {**batch, "image": images, "label": labels, "known": labelled_places(batch)}
 
     def on_fit_start(self) -> None:
         for logger in self.trainer.loggers:
@@ -101,7 +102,10 @@ class Training(lightning.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """What a run that goes on would not know: the epoch so far, and what was found before."""
         if not self._in_epoch:
-            figures = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
+            known = self.trainer.callback_metrics.items()
+            validated = (self.current_epoch + 1) % (self.trainer.check_val_every_n_epoch or 1) == 0
+            # Lightning remembers what was found in an earlier epoch
+            figures = {name: float(value) for name, value in known if validated or name.startswith("train/")}
             self.last = {**figures, "epoch": self.current_epoch, "step": self.global_step - 1}
         loader = self.trainer.train_dataloader
         checkpoint["so_far"] = {
@@ -123,7 +127,7 @@ class Training(lightning.LightningModule):
 
     def at_pose(self, images: Tensor, pose: Pose) -> tuple[Tensor, Pose]:
         """The images ``(B, C, h, w)`` at a pose, and that pose on their device."""
-        pose = Pose(*(getattr(pose, field.name).to(images.device) for field in fields(pose)))
+        pose = Pose(*(getattr(pose, field.name).to(images.device, non_blocking=True) for field in fields(pose)))
         return warp(images, pose.matrix, inverse=True, validate=False), pose
 
     def trained_groups(self) -> list[dict[str, Any]]:
@@ -177,7 +181,7 @@ class ClassifierTraining(Training):
 
     def training_step(self, batch: Batch, number: int) -> Tensor | None:
         images = self.images(batch)
-        if not bool(labelled_rows(batch["label"]).any()):
+        if len(labelled_places(batch)) == 0:
             return None
         loss = self.loss(images, batch)
         self.note({"train/loss": loss}, len(images))
@@ -185,20 +189,20 @@ class ClassifierTraining(Training):
 
     def loss(self, images: Tensor, batch: Batch) -> Tensor:
         """Of the labelled images ``(B, C, h, w)``, turned and zoomed slightly; a scalar."""
-        known = labelled_rows(batch["label"])
-        slightly = draw_poses(self.moves, self.seed, self.current_epoch, batch["index"][known.cpu()])
+        images, labels, index = labelled(batch, images, batch["label"], batch["index"])
+        slightly = draw_poses(self.moves, self.seed, self.current_epoch, index)
         # a reflection alone is upside down: half a turn makes it left-right
         half_turn = torch.where(slightly.reflection < 0, math.pi, 0.0)
         slightly = replace(slightly, rotation=slightly.rotation + half_turn)
-        images, _ = self.at_pose(images[known], slightly)
-        labels, model = batch["label"][known], self.model
+        images, _ = self.at_pose(images, slightly)
+        model = self.model
         return classification_loss(model(images).probabilities, labels, model.multi_label, self.recipe.label_smoothing)
 
     def validation_step(self, batch: Batch, number: int) -> None:
-        images, known = self.images(batch), labelled_rows(batch["label"])
-        if not bool(known.any()):
+        images, labels = labelled(batch, self.images(batch), batch["label"])
+        if len(labels) == 0:
             return
-        probabilities, labels = self.model(images[known]).probabilities, batch["label"][known]
+        probabilities = self.model(images).probabilities
         loss = classification_loss(probabilities, labels, self.model.multi_label)
         right = share_right(probabilities, labels)
         self.log_dict(
@@ -261,11 +265,10 @@ class RectifierTraining(Training):
             aligned = relative_alignment(posteriors, others, pose, other_pose)
         for name, term in aligned.items():
             terms[f"alignment_{name}"] = recipe.alignment * term
-        known = labelled_rows(batch["label"])
-        if recipe.classification and self.labelled and bool(known.any()):
+        if recipe.classification and self.labelled and len(labelled_places(batch)):
             noise = image_noise(self.seed, self.current_epoch, index)
             answer = model.classify(posed, posteriors, recipe.views, recipe.sampling, noise)
-            likely, labels = answer.probabilities[known], batch["label"][known]
+            likely, labels = labelled(batch, answer.probabilities, batch["label"])
             loss = classification_loss(likely, labels, model.multi_label, recipe.label_smoothing)
             terms["classification"] = recipe.classification * loss
         if recipe.kl:
@@ -288,7 +291,7 @@ class RectifierTraining(Training):
         posed, pose = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
         as_it_comes, moved = self.model.localize(images), self.model.localize(posed)
         measured: dict[str, Tensor] = {}
-        if self.labelled and bool(labelled_rows(batch["label"]).any()):
+        if self.labelled and len(labelled_places(batch)):
             answers = {
                 "val/posed": self.model.classify(posed, moved),
                 "val/upright": self.model.classify(images, as_it_comes),
@@ -320,6 +323,19 @@ def share_right(probabilities: Tensor, labels: Tensor) -> Tensor:
 def best_values(posteriors: Mapping[str, Posterior]) -> dict[str, Tensor]:
     """The most likely value of each primitive, on the CPU."""
     return {name: posterior.best().float().cpu() for name, posterior in posteriors.items()}
+
+
+def labelled_places(batch: Batch) -> Tensor:
+    """Where the images with a label are in a batch, ``(n,)`` on the CPU, so that no GPU is waited for."""
+    return batch["known"] if "known" in batch else labelled_rows(batch["label"]).nonzero().flatten().cpu()
+
+
+def labelled(batch: Batch, *values: Tensor) -> tuple[Tensor, ...]:
+    """Of values ``(B, …)``, each where it lies, the rows of images with a label."""
+    places = labelled_places(batch)
+    if len(places) == len(batch["label"]):
+        return values
+    return tuple(each[places.to(each.device, non_blocking=True)] for each in values)
 
 
 def labelled_rows(labels: Tensor) -> Tensor:

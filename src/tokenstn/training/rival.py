@@ -9,7 +9,7 @@ from tokenstn.baselines import Rival
 from tokenstn.geometry import Primitive
 from tokenstn.models import Preprocessing
 from tokenstn.training.losses import classification_loss
-from tokenstn.training.module import Batch, Training, labelled_rows, share_right
+from tokenstn.training.module import Batch, Training, labelled, labelled_places, share_right
 from tokenstn.training.poses import draw_poses, image_noise
 from tokenstn.training.recipes import Recipe
 
@@ -42,7 +42,7 @@ class RivalTraining(Training):
 
     def training_step(self, batch: Batch, number: int) -> Tensor | None:
         images = self.images(batch)
-        if not bool(labelled_rows(batch["label"]).any()):
+        if len(labelled_places(batch)) == 0:
             return None
         terms = self.terms(images, batch)
         total = torch.stack(list(terms.values())).sum()
@@ -51,13 +51,12 @@ class RivalTraining(Training):
 
     def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Every weighted term of the rival's loss on the labelled images ``(B, C, h, w)``, by name."""
-        known = labelled_rows(batch["label"])
-        index, epoch = batch["index"][known.cpu()], self.current_epoch
-        images = images[known]
+        images, labels, index = labelled(batch, images, batch["label"], batch["index"])
+        epoch = self.current_epoch
         posed, _ = self.at_pose(images, draw_poses(self.augmentation, self.seed, epoch, index))
         return self.model.losses(
             posed,
-            batch["label"][known],
+            labels,
             label_smoothing=self.recipe.label_smoothing,
             noise=image_noise(self.seed, epoch, index),
             upright=images if self.upright else None,
@@ -65,11 +64,10 @@ class RivalTraining(Training):
 
     def validation_step(self, batch: Batch, number: int) -> None:
         """Every labelled image as it comes and at one random pose of its own, the same in every epoch."""
-        images, known = self.images(batch), labelled_rows(batch["label"])
-        if not bool(known.any()):
+        images, labels, index = labelled(batch, self.images(batch), batch["label"], batch["index"])
+        if len(labels) == 0:
             return
-        images, labels = images[known], batch["label"][known]
-        posed, _ = self.at_pose(images, draw_poses(self.augmentation, self.seed, -1, batch["index"][known.cpu()]))
+        posed, _ = self.at_pose(images, draw_poses(self.augmentation, self.seed, -1, index))
         found = self.model(posed).probabilities
         measured = {
             "val/loss": classification_loss(found, labels, self.model.multi_label),

@@ -1,0 +1,201 @@
+"""Accuracy on turned images against milliseconds: our method with its shortcuts, and others, on the same classifier.
+
+    python benchmarks/accuracy_and_cost.py train eu-moths --assets .assets --out runs/accuracy_and_cost
+    python benchmarks/accuracy_and_cost.py time eu-moths --out runs/accuracy_and_cost
+
+``train`` trains a classifier, the rectifiers and an STN in front of it, and judges all of them; ``time`` takes the
+times of all ways in turns, on a machine that does nothing else, and writes everything to results/speed/NAME.json.
+EU-Moths: trained on folds 2 and 3, judged on fold 1, which is where things are chosen; MNIST: on 2,000 test digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import in_turns, write
+
+import tokenstn
+from tokenstn import Preprocessing, TokenSTN
+from tokenstn.baselines import create
+from tokenstn.data import ImageTable, open_images
+from tokenstn.evaluation.evaluate import evaluate
+from tokenstn.evaluation.photos import PhotoOrbit, load_photos
+from tokenstn.geometry import Group, OneSidedScale, Shear, group
+from tokenstn.models.pretrained import from_weights
+from tokenstn.training.engine import Machine, train_classifier, train_rectifier, train_rival
+from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED, RECIPES, Recipe
+from tokenstn.training.small_vit import small_vit
+
+BATCH = 64
+VIEWS = (1, 2, 4, 10)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """images, the classifier and its recipe, and the rectifiers: name → (shared layers, localization size)."""
+
+    table: ImageTable
+    split: str
+    orbit: Group
+    classifier: Callable[[], TokenSTN]
+    fine: Recipe
+    primitives: tuple[str, ...]
+    rectifiers: dict[str, tuple[int, int | None]]
+    recipe: Recipe
+    moves: tuple[Any, ...]
+
+
+def eu_moths(assets: Path) -> Setup:
+    """Fold 0 is not opened: it takes the place of nothing here."""
+    table = open_images(assets / "eu_moths_196.zip", test_fold=0, val_fold=1)
+    prepared = Preprocessing((196, 196), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+    def classifier() -> TokenSTN:
+        network = from_weights(
+            "vit_small_patch14_dinov2", assets / "vit_s14.safetensors", len(table.classes), 196, drop_path_rate=0.1
+        )
+        return TokenSTN(network, primitives=(), classes=table.classes, preprocessing=prepared)
+
+    return Setup(
+        table, "val", group("rotoscale", 8, scales=3), classifier, replace(FINE_TUNED, epochs=40, mirror=True),
+        ("rotation", "scale"),
+        {"tokenstn": (6, None), "full resolution": (6, 196)} | {f"{n} shared layers": (n, None) for n in (4, 2)},
+        replace(RECIPES["default"], epochs=150, batch_size=128), ("rotation", OneSidedScale(), Shear(bound=0.15)),
+    )  # fmt: skip
+
+
+def mnist(assets: Path) -> Setup:
+    """The digits of the RotMNIST-style experiment."""
+    table = open_images(assets / "mnist.npz")
+    splits = {**table.splits, "test": table.splits["test"][:2000]}
+    table = replace(table, splits=splits)
+    shape = {"embed_dim": 256, "depth": 8, "num_heads": 4, "patch_size": 4}
+    return Setup(
+        table, "test", group("rotation", 16), lambda: small_vit(table, **shape),
+        replace(CLASSIFIER, epochs=20, batch_size=256, rate=1e-3), ("rotation",),
+        {"tokenstn": (2, None), "full resolution": (2, 28), "4 shared layers": (4, None)},
+        replace(RECIPES["default"], epochs=20, batch_size=512), ("rotation",),
+    )  # fmt: skip
+
+
+SETUPS = {"eu-moths": eu_moths, "mnist": mnist}
+
+
+def main() -> None:
+    """Parse, and train or time."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("step", choices=("train", "time"))
+    parser.add_argument("name", choices=tuple(SETUPS))
+    parser.add_argument("--assets", type=Path, default=Path(".assets"))
+    parser.add_argument("--out", type=Path, default=Path("runs/accuracy_and_cost"))
+    parser.add_argument("--results", type=Path, default=Path("results/speed"))
+    parser.add_argument("--epochs", type=float, default=1.0, help="a share of them, to try it out")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    folder, setup = options.out / options.name, SETUPS[options.name](options.assets)
+    (train if options.step == "train" else take_times)(setup, folder, options)
+
+
+def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
+    """Train everything, judge everything, and keep models and accuracies in the folder."""
+    half = "bf16-mixed" if options.device == "cuda" else "32-true"
+    machine = Machine("gpu" if options.device == "cuda" else "cpu", devices=1, precision=half, progress=False)
+
+    def shortened(recipe: Recipe) -> Recipe:
+        return replace(recipe, epochs=max(1, round(options.epochs * recipe.epochs)))
+
+    torch.manual_seed(0)
+    bare = setup.classifier()
+    train_classifier(bare, setup.table, shortened(setup.fine), folder / "training" / "classifier", machine=machine)
+    bare.save_pretrained(folder / "classifier")
+    found: dict[str, Any] = {}
+    for name, (shared, size) in setup.rectifiers.items():
+        torch.manual_seed(0)
+        model = TokenSTN(
+            bare.classifier, setup.primitives, shared=shared, localization_size=size,
+            classes=setup.table.classes, preprocessing=bare.preprocessing,
+        )  # fmt: skip
+        out = folder / "training" / name.replace(" ", "-")
+        train_rectifier(model, setup.table, shortened(setup.recipe), out, labelled=False, machine=machine)
+        model.save_pretrained(folder / name.replace(" ", "-"))
+        judge = partial(judged, setup, model.to(options.device), options.device)
+        if name == "tokenstn":
+            found |= {f"{views} views" if views > 1 else "1 view": judge(views) for views in VIEWS}
+            found["auto, float32"] = judge("auto", half=False)
+        found["auto" if name == "tokenstn" else name] = judge("auto")
+    judge_rival = partial(judged, setup, device=options.device)
+    for name in ("vanilla", "tta", "its"):
+        found[name] = judge_rival(rival(name, bare, setup).to(options.device))
+    stn = rival("stn", bare, setup)
+    joint = replace(shortened(setup.fine), classifier="joint", rate=1e-4, head_rate=None, mirror=False)
+    train_rival(stn, setup.table, joint, folder / "training" / "stn", augmentation=setup.moves, machine=machine)
+    found["stn"] = judge_rival(stn.to(options.device))
+    (folder / "accuracy.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def rival(name: str, bare: TokenSTN, setup: Setup) -> Any:
+    """A rival in front of the classifier."""
+    options = {"primitives": setup.primitives, "points": 8} if name == "its" and len(setup.primitives) == 1 else {}
+    return create(name, bare.classifier, preprocessing=bare.preprocessing, classes=bare.classes, **options)
+
+
+def judged(
+    setup: Setup, model: Any, device: str, views: int | str | None = None, half: bool = True
+) -> dict[str, float | None]:
+    """Accuracy as they come and over the orbit, in percent, and the seconds that it took."""
+    start = time.perf_counter()
+    with torch.autocast(device, torch.bfloat16, enabled=half and device == "cuda"):
+        found = evaluate(
+            model.eval(), setup.table, setup.split, group=setup.orbit, views=views if views is not None else "auto",
+            batch_size=276, controls=False, cost=False, draws=2, examples=0,
+        ).evaluation  # fmt: skip
+    answer = found.rectified or found.bare
+    row = {"upright": 100 * answer.upright, "orbit": 100 * answer.mean, "seconds": time.perf_counter() - start}
+    print(type(model).__name__, views, {name: round(value, 2) for name, value in row.items()}, flush=True)
+    return row
+
+
+@torch.inference_mode()
+def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
+    """Milliseconds of every way on a batch of turned images, all in turns, beside its accuracy."""
+    accuracy, device = json.loads((folder / "accuracy.json").read_text(encoding="utf-8")), options.device
+    models = {name: tokenstn.load(folder / name.replace(" ", "-")) for name in setup.rectifiers}
+    models = {name: model.to(device).eval().record() for name, model in models.items()}
+    bare, ours = models["tokenstn"].classifier, models["tokenstn"]
+    assert ours.preprocessing is not None
+    photos = load_photos(setup.table, setup.table.split(setup.split)[:BATCH], ours.preprocessing, BATCH)
+    batch = next(iter(photos))
+    # each photo at a pose of its own, so that "auto" has the mixture of easy and hard ones that it would have
+    every = PhotoOrbit(batch, setup.orbit, ours.preprocessing, device=device)
+    images = torch.stack([every[row % len(setup.orbit)][row] for row in range(BATCH)])
+    ways: dict[str, Callable[[], Any]] = {"vanilla": partial(bare, images), "auto": partial(ours, images, views="auto")}
+    ways |= {f"{n} views" if n > 1 else "1 view": partial(ours, images, views=n) for n in VIEWS}
+    ways |= {name: partial(model, images, views="auto") for name, model in models.items() if name != "tokenstn"}
+    for name in ("tta", "its", "stn"):
+        ways[name] = partial(rival(name, ours, setup).to(device).eval(), images)
+    found = {}
+    for half in (True, False) if device == "cuda" else (False,):
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            took, _ = in_turns(ways, device, 1.0)
+        used = float((ours(images, views="auto").views.weights > 0).sum(1).float().mean())
+        precision = "bfloat16" if half else "float32"
+        for way, milliseconds in took.items():
+            row = {"ms": round(milliseconds / BATCH, 4), "ratio": round(milliseconds / took["vanilla"], 3)}
+            found.setdefault(way, {**accuracy[way], "cost": {}})["cost"][precision] = row
+            print(f"{way:18} {precision:9} {row['ms']:8.4f} ms {row['ratio']:7.3f}× {accuracy[way]['orbit']:6.2f} %")
+    found["auto, float32"] = accuracy["auto, float32"]
+    about = {"data": setup.table.name, "orbit": str(setup.orbit), "batch": BATCH, "auto_views": round(used, 2)}
+    write(options.results / f"{options.name}.json", device, {**about, "ways": found})
+
+
+if __name__ == "__main__":
+    main()

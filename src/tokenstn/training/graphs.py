@@ -1,0 +1,135 @@
+"""Networks in few launches: the way forward and the way back, recorded once each as CUDA graphs and played back.
+
+A step on a batch of small images takes a GPU some milliseconds in a thousand kernels, and a host longer to launch them
+one by one. What surrounds the networks, such as moving images, losses and the optimizer, runs as always.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor, nn
+
+from tokenstn.models import TokenSTN
+
+MOST_SHAPES = 3  # of batches that are recorded: each holds the memory of its own step
+WELL_BEHAVED = ("timm", "torchvision", "tokenstn")  # packages whose networks do the same in every step
+
+
+class PlayedBack:
+    """A function of images and of the weights of ``owner``, with its gradients, recorded for every shape of batch.
+
+    A shape is recorded when it comes for the second time. What a recording gives is overwritten by its next call, so it
+    is used once in a step: further calls, calls without gradients and calls elsewhere than on CUDA run as they are.
+    """
+
+    def __init__(self, function: Callable[[Tensor], Any], owner: nn.Module) -> None:
+        self.function, self.owner = function, owner
+        self._weights = {name: weight for name, weight in owner.named_parameters() if weight.requires_grad}
+        self._kept: dict[tuple, Callable[..., Any] | None] = {}  # None: seen once
+        self._used = self._never = False
+
+    def next_step(self) -> None:
+        """What the last step gave is not needed any more."""
+        self._used = False
+
+    def __call__(self, images: Tensor) -> Any:
+        learns = torch.is_grad_enabled() and (images.requires_grad or bool(self._weights))
+        if self._used or self._never or not (images.is_cuda and learns):
+            return self.function(images)
+        precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+        key = (images.shape, images.dtype, images.requires_grad, precision, self.owner.training)
+        if key not in self._kept:
+            if len(self._kept) < MOST_SHAPES:
+                self._kept[key] = None
+            return self.function(images)
+        recorded = self._kept[key] = self._kept[key] or self._recorded(images)
+        if recorded is None:
+            return self.function(images)
+        self._used = True
+        return recorded(images, *self._weights.values())
+
+    def _recorded(self, images: Tensor) -> Callable[..., Any] | None:
+        """The function as two graphs, of images and weights; None where it cannot be recorded."""
+        sample = images.detach().clone().requires_grad_(images.requires_grad)
+        # the same memory, but not the same node of autograd: that one belongs to the stream of the steps before
+        aliases = [weight.detach().requires_grad_() for weight in self._weights.values()]
+        network, names = _Network(self.function, self.owner), [f"owner.{name}" for name in self._weights]
+
+        def run(images: Tensor, *weights: Tensor) -> Any:
+            return torch.func.functional_call(network, dict(zip(names, weights, strict=True)), (images,))
+
+        statistics = [(values, values.clone()) for values in self.owner.buffers()]  # recording runs the network, too
+        random = torch.cuda.default_generators[images.device.index or 0]
+        spare, here = random.clone_state(), torch.cuda.stream(torch.cuda.current_stream(images.device))
+        autocast = torch.autocast(
+            "cuda",
+            dtype=torch.get_autocast_dtype("cuda"),
+            enabled=torch.is_autocast_enabled("cuda"),
+            cache_enabled=False,  # a cast that it remembers from before would not be recorded
+        )
+        try:
+            with here, autocast:
+                recorded: Any = torch.cuda.make_graphed_callables(run, (sample, *aliases), allow_unused_input=True)
+        except RuntimeError as error:  # a network that waits for the GPU, for one
+            random.graphsafe_set_state(spare)
+            warnings.warn(f"trained without CUDA graphs: {str(error).splitlines()[0]}", stacklevel=2)
+            self._never, recorded = True, None
+        for values, before in statistics:
+            values.copy_(before)
+        return recorded
+
+
+class _Network(nn.Module):
+    """A function that uses the weights of another module."""
+
+    function: Callable[[Tensor], Any]
+
+    def __init__(self, function: Callable[[Tensor], Any], owner: nn.Module) -> None:
+        super().__init__()
+        self.owner = owner
+        object.__setattr__(self, "function", function)  # which may be a module, and is not to be one of this module's
+
+    def forward(self, images: Tensor) -> Any:
+        return self.function(images)
+
+
+class PlayBack(lightning.Callback):
+    """The networks of a model are played back while it trains on one GPU, and are as they were afterwards."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._placed: list[tuple[Any, str, PlayedBack]] = []
+
+    def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        alone = trainer.world_size == 1 and trainer.accumulate_grad_batches == 1  # gradients are not added up
+        known = type(self.model.classifier).__module__.split(".")[0] in WELL_BEHAVED
+        if not (alone and known and pl_module.device.type == "cuda"):
+            return
+        places: list[tuple[Any, str, nn.Module]] = [(self.model.backbone, "logits", self.model.classifier)]
+        if isinstance(self.model, TokenSTN) and self.model.localizer is not None:
+            places.append((self.model, "heads", self.model.localizer))
+        for place, name, owner in places:
+            played = PlayedBack(getattr(place, name), owner)
+            setattr(place, name, played)
+            self._placed.append((place, name, played))
+
+    def on_train_batch_start(self, *_: Any, **__: Any) -> None:
+        for _place, _name, played in self._placed:
+            played.next_step()
+
+    def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.put_back()
+
+    def on_exception(self, *_: Any, **__: Any) -> None:
+        self.put_back()
+
+    def put_back(self) -> None:
+        """The model's own functions in the places of those that are played back."""
+        for place, name, _ in self._placed:
+            delattr(place, name)
+        self._placed = []
