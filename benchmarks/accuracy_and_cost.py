@@ -16,10 +16,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from equiadapt_peer import Canonicalized, trained_peer
 from timing import in_turns, write
 
 import tokenstn
@@ -35,6 +37,7 @@ from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED, RECIPES, Recipe
 from tokenstn.training.small_vit import small_vit
 
 BATCH = 64
+PEER_STEPS = 1500  # as many as a rectifier gets on a small set
 VIEWS = (1, 2, 4, 10)
 
 
@@ -139,6 +142,10 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     joint = replace(shortened(setup.fine), classifier="joint", rate=1e-4, head_rate=None, mirror=False)
     train_rival(stn, setup.table, joint, folder / "training" / "stn", augmentation=setup.moves, machine=machine)
     found["stn"] = judge_rival(stn.to(options.device))
+    if find_spec("equiadapt") is not None:
+        before, steps = tokenstn.load(folder / "classifier"), max(1, round(options.epochs * PEER_STEPS))
+        peer = trained_peer(before, setup.table, options.device, steps)  # the STN has changed the classifier
+        found["equiadapt"] = judged_alone(setup, peer, options.device)
     (folder / "accuracy.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
@@ -164,6 +171,22 @@ def judged(
     return row
 
 
+@torch.no_grad()
+def judged_alone(setup: Setup, network: Any, device: str) -> dict[str, float]:
+    """The same for a network that gives logits and nothing else."""
+    start, right = time.perf_counter(), []
+    how = network.how
+    for batch in load_photos(setup.table, setup.table.split(setup.split), how, 276):
+        every = PhotoOrbit(batch, setup.orbit, how, device=device)
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            answers = [network(every[element]).argmax(-1).cpu() for element in range(len(every))]
+        right.append(torch.stack([answer == batch["label"] for answer in answers]).double())
+    share = 100 * torch.cat(right, 1).mean(1)
+    row = {"upright": share[0].item(), "orbit": share.mean().item(), "seconds": time.perf_counter() - start}
+    print(type(network).__name__, {name: round(value, 2) for name, value in row.items()}, flush=True)
+    return row
+
+
 @torch.inference_mode()
 def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     """Milliseconds of every way on a batch of turned images, all in turns, beside its accuracy."""
@@ -182,6 +205,10 @@ def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     ways |= {name: partial(model, images, views="auto") for name, model in models.items() if name != "tokenstn"}
     for name in ("tta", "its", "stn"):
         ways[name] = partial(rival(name, ours, setup).to(device).eval(), images)
+    if "equiadapt" in accuracy:
+        pixels = (images.shape[1], images.shape[2], images.shape[3])
+        peer = Canonicalized(bare, pixels, device, ours.preprocessing).eval()
+        ways["equiadapt"] = partial(peer, images)
     found = {}
     for half in (True, False) if device == "cuda" else (False,):
         with torch.autocast(device, torch.bfloat16, enabled=half):

@@ -59,14 +59,14 @@ def main() -> None:
     found["ratio"] = round(found["rectifier"]["seconds"] / found["classifier"]["seconds"], 3)
     for name in ("classifier", "rectifier"):
         said = "{seconds:.1f} s, {epochs} epochs, {steps} steps of {ms_per_step:.1f} ms, {waiting:.1%} waiting"
-        print(name, said.format(**found[name]))
+        print(name, said.format(**found[name]), found[name]["parts"])
     print(f"the rectifier takes {found['ratio']:.2f} of the time of fine-tuning the classifier")
     write(options.out, "cuda" if options.accelerator == "gpu" else "cpu", found)
 
 
 def timed(
     kind: str, table: ImageTable, options: argparse.Namespace, machine: engine.Machine, out: Path
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Train: seconds of the whole run and of a step, and the share of all steps that waits for images."""
     classifier = timm.create_model(options.model, num_classes=len(table.classes))
     recipe = RECIPES["default"] if kind == "rectifier" else FINE_TUNED
@@ -81,14 +81,18 @@ def timed(
         else:
             engine.train_classifier(TokenSTN(classifier, primitives=()), table, recipe, out, machine=machine)
         total = time.perf_counter() - start
-    steps = profiler.recorded_durations["run_training_batch"]
-    waited = sum(sum(took) for name, took in profiler.recorded_durations.items() if name.endswith(WAITING))
+    spent = {name: sum(took) for name, took in profiler.recorded_durations.items()}
+    steps, epochs = profiler.recorded_durations["run_training_batch"], spent["run_training_epoch"]
+    waited = sum(took for name, took in spent.items() if name.endswith(WAITING))
+    validated = sum(took for name, took in spent.items() if name.endswith("validation_step"))
+    parts = {"steps": sum(steps), "validation": validated, "checkpoints": spent.get("save_checkpoint", 0.0)}
     return {
         "seconds": round(total, 2),
         "epochs": recipe.epochs,
         "steps": len(steps),
         "ms_per_step": round(1000 * statistics.median(steps), 2),
         "waiting": round(waited / (waited + sum(steps)), 4),
+        "parts": {name: round(took, 2) for name, took in {**parts, "around epochs": total - epochs}.items()},
     }
 
 

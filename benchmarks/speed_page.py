@@ -1,0 +1,244 @@
+"""The page on speed, from what the benchmarks have written to results/speed/.
+
+    python benchmarks/speed_page.py            # docs/speed.md and its figure
+    python benchmarks/speed_page.py --check    # is the page what they give? nothing is written
+
+What has not been measured is a line with the command that would, never a guess.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE, FIGURE, FOUND = ROOT / "docs" / "speed.md", ROOT / "docs" / "assets" / "speed.svg", ROOT / "results" / "speed"
+Found = dict[str, Any]
+OTHERS = ("vanilla", "tta", "its", "stn", "equiadapt")
+
+HEAD = """# Speed
+
+<!-- written by benchmarks/speed_page.py from results/speed/: change these -->
+
+A robust answer costs one forward pass of the classifier and a little more. On this page: how much more, for one view
+and for several, for training and for evaluation; and which accuracy it buys. All times are medians, both sides measured
+in turns in one run; ratios carry over to other machines better than milliseconds do.
+"""
+FLOORS = """## Where the time goes
+
+One view of a ViT-B/16 at 224 pixels is, counted in operations, 1.045 of the bare classifier: the image at half
+resolution (49 tokens instead of 196) through 2 of 12 layers is 4.2 % of it, the localizer 0.3 %. Counted in bytes it is
+less: an image is read twice more and written once, 0.9 MB in bfloat16, 0.3 % of the time that the classifier takes.
+What is measured above these floors is the smallness of the work. On an H200, batch 64, the profiler counts 0.74 ms for
+the rectifier beside 6.07 ms for the classifier (1.12): layers and localizer 0.42 ms in kernels of 3 to 20 µs that fill
+the GPU for a part of their time, the warp 0.17 ms (of which 0.07 ms sampling, the rest casts to float32 and back and
+the grid: half-precision grids are wrong by up to 0.7 pixels), resizing 0.03 ms, positions for the smaller grid 0.03 ms.
+
+Launched one by one, these kernels take a host longer than the GPU: `model.record()` launches them as one CUDA graph,
+and bulk prediction does so by itself. The patch embedding of the localizer is a matrix product instead of a
+convolution, which took a fifth of the whole at batch 256. Training plays networks back as CUDA graphs, too: of a
+rectifier's step, reading the pose takes 2.0 instead of 8.0 ms, forward and back (ViT-S/16, batch 128). Images of sets
+of moderate size are decoded once and stay on the device.
+"""
+
+
+def render() -> str:
+    """The page."""
+    parts = (one_view, several_views, accuracy, training, orbits, imports)
+    return "\n\n".join([HEAD.strip(), one_view(), FLOORS.strip(), *(part() for part in parts[1:])]) + "\n"
+
+
+def read(name: str) -> Found | None:
+    """What a benchmark has found, None where it has not been run."""
+    path = FOUND / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown; all columns but the first to the right."""
+    head = list(head)
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def about(found: Found, command: str) -> str:
+    """On what it was measured, and how."""
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return f"`{command}` · {found['device']} · {versions}"
+
+
+def not_yet(what: str, command: str) -> str:
+    """A line in the place of figures."""
+    return f"Not measured yet: {what}, `{command}`."
+
+
+def one_view() -> str:
+    """Beside the bare classifier, on every machine that there is."""
+    rows, below = [], []
+    for name, command in (
+        ("h200", "python benchmarks/speed.py --device cuda --models vit_base_patch16_224 swin_base_patch4_window7_224 "
+                 "--batches 64 256 --views 1 (and --compiled --mode reduce-overhead)"),
+        ("cpu", "python benchmarks/speed.py --device cpu --models vit_small_patch16_224 --batches 1 16 --views 1 4"),
+    ):  # fmt: skip
+        found = read(name)
+        if found is None:
+            below.append(not_yet(f"one view on {name}", command))
+            continue
+        below.append(about(found, command))
+        bare = {_call(row): row["ms"] for row in found["rows"] if row["way"] == "bare"}
+        rows += [
+            (row["model"], found["device"].split(" (")[0], found["dtype"], _how(row), row["batch"],
+             f"{bare[_call(row)]:.2f}", f"{row['ms']:.2f}", f"**{row['ratio']:.3f}**")
+            for row in found["rows"] if row["way"] in ("1 views", "1 view, recorded")
+        ]  # fmt: skip
+    head = ("classifier", "on", "precision", "mode", "batch", "bare, ms", "one view, ms", "ratio")
+    return "\n\n".join(["## One view", table(head, rows), *below])
+
+
+def _call(row: Found) -> tuple[Any, ...]:
+    return row["model"], row["compiled"], row["batch"]
+
+
+def _how(row: Found) -> str:
+    if row["compiled"]:
+        return f"compiled, {row['compiled']}"
+    return "eager, recorded" if "recorded" in row["way"] else "eager"
+
+
+def several_views() -> str:
+    """Time and memory."""
+    command = "python benchmarks/speed.py --device cuda --views 1 16"
+    found = read("h200_views")
+    title = "## Several views"
+    if found is None:
+        return f"{title}\n\n{not_yet('several views', command)}"
+    every = {(*_call(row), row["way"]): row for row in found["rows"]}
+    rows = []
+    for (model, compiled, batch, way), row in every.items():
+        if way == "16 views":
+            one = every[model, compiled, batch, "1 views"]
+            rows.append((model, batch, f"{row['ratio']:.1f}", f"{one['peak_mib']:.0f}", f"{row['peak_mib']:.0f}",
+                         f"{row['peak_mib'] / one['peak_mib']:.2f}"))  # fmt: skip
+    head = ("classifier", "batch", "time of 16 views, × bare", "memory of 1, MiB", "of 16, MiB", "ratio")
+    words = (
+        "Views go through the classifier one after the other: time grows with their number and memory does not. "
+        '`views="auto"` looks at one view where that is sure of its answer, and packs the further views of all other '
+        "images of a batch together."
+    )
+    return "\n\n".join([title, words, table(head, rows), about(found, command)])
+
+
+def accuracy() -> str:
+    """Against cost, for our method with its shortcuts and for others."""
+    parts = ["## Accuracy against cost"]
+    for name, what in (("eu-moths", "EU-Moths, fold 1, 8 rotations × 3 scales"), ("mnist", "MNIST, 16 rotations")):
+        command = f"python benchmarks/accuracy_and_cost.py train {name}, then time {name}"
+        found = read(name)
+        if found is None:
+            parts.append(not_yet(what, command))
+            continue
+        rows = [
+            (way, f"{row['upright']:.2f}", f"{row['orbit']:.2f}",
+             *(f"{cost['ms']:.3f} ({cost['ratio']:.2f}×)" for cost in row.get("cost", {}).values()))
+            for way, row in found["ways"].items()
+        ]  # fmt: skip
+        head = ("way", "upright, %", "orbit, %", *(f"ms an image, {p}" for p in _precisions(found)))
+        picture = ["![accuracy against cost](assets/speed.svg)"] if name == "eu-moths" else []
+        parts += [f"### {what}", *picture, table(head, rows), about(found, command)]
+    return "\n\n".join(parts)
+
+
+def _precisions(found: Found) -> list[str]:
+    return list(found["ways"]["vanilla"]["cost"])
+
+
+def training() -> str:
+    """A rectifier beside its classifier."""
+    command = "python benchmarks/training_speed.py --accelerator gpu"
+    found = read("h200_training")
+    if found is None:
+        return f"## Training\n\n{not_yet('training', command)}"
+    rows = [
+        (name, found[name]["epochs"], found[name]["steps"], f"{found[name]['ms_per_step']:.1f}",
+         f"{found[name]['seconds']:.1f}", f"{found[name]['waiting']:.1%}")
+        for name in ("classifier", "rectifier")
+    ]  # fmt: skip
+    head = ("", "epochs", "steps", "ms a step", "whole run, s", "waiting for images")
+    words = (
+        f"{found['model']}, {found['photos']:,} photos of 640×480 pixels, a fifth of them for validation, each with "
+        f"the epochs that `tokenstn train` gives it: the rectifier takes **{found['ratio']:.2f}** of the time of "
+        "fine-tuning its classifier. A small set gets 1,500 steps at least; on larger ones the share is smaller."
+    )
+    return "\n\n".join(["## Training", words, table(head, rows), about(found, command)])
+
+
+def orbits() -> str:
+    """Evaluation beside plain inference."""
+    command = "python benchmarks/orbit_speed.py --photos 128"
+    found = read("h200_orbit")
+    if found is None:
+        return f"## Evaluation over an orbit\n\n{not_yet('an orbit of 256 beside plain inference', command)}"
+    memory = ", ".join(f"{order}: {mib:.0f} MiB" for order, mib in found["peak_mib_by_order"].items())
+    words = (
+        f"{found['model']}: {found['orbit_per_s']:,} images a second over an orbit of {found['order']}, warps and "
+        f"judging included, and {found['plain_per_s']:,} in plain inference: **{found['ratio']:.2f}**. Peak memory by "
+        f"order: {memory}."
+    )
+    return "\n\n".join(["## Evaluation over an orbit", words, about(found, command)])
+
+
+def imports() -> str:
+    """Of the library, and of the command line."""
+    found = read("import")
+    if found is None:
+        return f"## Import\n\n{not_yet('imports', 'python benchmarks/import_speed.py')}"
+    rows = [(f"`{way}`", f"{seconds:.2f}") for way, seconds in found["seconds"].items()]
+    return "\n\n".join(["## Import", table(("in a new process", "s"), rows), about(found, found["command"])])
+
+
+def draw() -> Callable[[], None] | None:
+    """The figure: accuracy over the orbit against milliseconds, one point for each way."""
+    found = read("eu-moths")
+    if found is None:
+        return None
+
+    def write() -> None:
+        from matplotlib import pyplot as plt
+
+        figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+        precision = _precisions(found)[0]
+        for way, row in found["ways"].items():
+            if precision in row.get("cost", {}):
+                x, y = row["cost"][precision]["ms"], row["orbit"]
+                axes.plot(x, y, "s" if way in OTHERS else "o")
+                axes.annotate(way, (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8)
+        axes.set(
+            xscale="log",
+            xlabel=f"ms an image ({precision}, batch {found['batch']})",
+            ylabel="accuracy over the orbit, %",
+        )
+        figure.savefig(FIGURE)
+
+    return write
+
+
+def main() -> None:
+    """Write the page, or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    if parser.parse_args().check:
+        if PAGE.read_text(encoding="utf-8") != render():
+            sys.exit("docs/speed.md is not what results/speed/ gives: run python benchmarks/speed_page.py")
+        return
+    PAGE.write_text(render(), encoding="utf-8")
+    if (figure := draw()) is not None:
+        figure()
+    print(f"written: {PAGE}")
+
+
+if __name__ == "__main__":
+    main()
