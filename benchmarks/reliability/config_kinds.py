@@ -365,14 +365,14 @@ def _archive_mutant(chance: random.Random, good: dict[str, bytes]) -> bytes:
 
 
 KINDS = {
-    "config.json of a model folder": Kind(2500, config_json),
-    "sizes declared in config.json": Kind(500, declared_sizes),
-    "model.safetensors": Kind(2500, safetensors),
-    "an exported model.onnx": Kind(700, onnx_bytes),
-    "the metadata of model.onnx": Kind(700, onnx_metadata),
-    "reference.json": Kind(1500, reference_json),
-    "metrics.json": Kind(500, metrics_json),
-    "the YAML of an experiment": Kind(1500, experiment_yaml),
-    "an npz file of images": Kind(1500, npz),
+    "config.json of a model folder": Kind(1500, config_json),
+    "sizes declared in config.json": Kind(300, declared_sizes),
+    "model.safetensors": Kind(1500, safetensors),
+    "an exported model.onnx": Kind(400, onnx_bytes),
+    "the metadata of model.onnx": Kind(400, onnx_metadata),
+    "reference.json": Kind(900, reference_json),
+    "metrics.json": Kind(400, metrics_json),
+    "the YAML of an experiment": Kind(900, experiment_yaml),
+    "an npz file of images": Kind(900, npz),
     "a foreign checkpoint": Kind(300, checkpoint),
 }

@@ -1,6 +1,7 @@
 """Drill: commands that are killed, told to stop, run out of disk, or lose a process.
 
 python benchmarks/reliability/crashes.py              # half an hour on two cores; mounts small disks, so as root
+python benchmarks/reliability/crashes.py --only kills --jobs train      # a part again, in the same file
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -17,21 +19,28 @@ from disks import full_disks, read_only_disks
 from jobs import Job, difference, jobs, left_over, torn
 from record import Drill
 
+PARTS = ("kills", "signals", "processes", "disks")
+JOBS = ("train", "predict", "rectify", "bench")
+
 
 def main() -> None:
     """Parse, run, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="for each command, at least")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="*", default=["kills", "signals", "processes", "disks"])
+    parser.add_argument("--only", nargs="*", default=PARTS, choices=PARTS)
+    parser.add_argument("--jobs", nargs="*", default=JOBS, choices=JOBS, help="that are killed")
     options = parser.parse_args()
+    part = [*options.only] != [*PARTS] or [*options.jobs] != [*JOBS]
+    # a shell makes what it starts in the background deaf to Ctrl-C, and so would be what is started from here
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="crashes-"))
     try:
-        with Drill("crashes", "Crashes") as drill:
+        with Drill("crashes", "Crashes", part=part) as drill:
             every = jobs(folder)
             whole = {name: _uninterrupted(job, folder / f"{name}-whole") for name, job in every.items()}
             for name, job in every.items():
-                if "kills" in options.only:
+                if "kills" in options.only and name in options.jobs:
                     _kills(drill, job, folder / name, *whole[name], options.kills, random.Random(options.seed))
             results = {name: result for name, (result, _) in whole.items()}
             if "signals" in options.only:
@@ -76,6 +85,7 @@ def _kills(drill: Drill, job: Job, folder: Path, result: dict, seconds: float, l
             others.append(f"run {runs} leaves {left_over(out)[0]}")
         shutil.rmtree(out)
     wrong = [*others, *broken]
+    print("\n".join(wrong), flush=True)
     drill.found(
         f"tokenstn {job.verb}, killed with SIGKILL at any moment and called again, ends with the same result",
         f"{kills} kills, {in_work} of them after it had begun to write, in {runs} runs: {len(others)} runs ended "

@@ -50,6 +50,7 @@ def signals(drill: Drill, jobs: dict[str, Job], results: dict[str, dict], folder
             os.kill(command.process.pid, number)
             ended = command.ended(SOON)
             if ended.code != code or not ended.plain:
+                print(ended.said, flush=True)
                 wrong.append(f"{stage.words}: exit code {ended.code}, {ended.last}")
             if stage.job == "train":
                 kept.append(f"{stage.words}: step {before} before, {_step(out)} after")

@@ -12,6 +12,7 @@ of the two rooms have to fail for each mutant; one that survives is to be killed
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import yaml
@@ -27,6 +29,7 @@ from record import Drill
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("geometry", "posteriors")
+NOTICED = 1  # the exit code of tests that fail
 EXPLAINED = Path(__file__).with_name("mutants.yaml")
 SETTINGS = """
 [tool.pytest.ini_options]
@@ -82,6 +85,16 @@ def copy_tree(work: Path) -> None:
     (work / "pyproject.toml").write_text(SETTINGS, encoding="utf-8")
 
 
+def forget_survivors(work: Path, some: str) -> None:
+    """Tests may have come since: only what was noticed, in functions that are the same, is not tried again."""
+    for path in work.glob("mutants/src/**/*.meta"):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        codes = kept["exit_code_by_key"]
+        again = {name for name, code in codes.items() if code != NOTICED and fnmatch(name, some)}
+        kept["exit_code_by_key"] = {name: None if name in again else code for name, code in codes.items()}
+        path.write_text(json.dumps(kept), encoding="utf-8")
+
+
 def run(mutmut: str, work: Path, processes: int) -> dict[str, str]:
     """What became of each mutant: {name: killed | survived | no tests | timeout | …}."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -103,11 +116,13 @@ def survivors(mutmut: str, work: Path, outcomes: dict[str, str]) -> Iterator[tup
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutmut", required=True, help="the command, in an environment of its own")
-    parser.add_argument("--work", type=Path, help="a folder to work in; what was tried there is not tried again")
+    parser.add_argument("--work", type=Path, help="a folder to work in; what was noticed there is not tried again")
+    parser.add_argument("--again", default="*", help="which of those that survived there are tried again; a pattern")
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     with Drill("mutants", "Tests of geometry and posteriors") as drill, tempfile.TemporaryDirectory() as spare:
         work = given.work or Path(spare)
+        forget_survivors(work, given.again)
         copy_tree(work)
         outcomes = run(given.mutmut, work, given.processes)
         known, explained, open_ones = reasons(), Counter[str](), []

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from record import Drill
@@ -46,6 +45,8 @@ def blank_images(drill: Drill, folder: Path) -> None:
     for level in (0, 1, 127, 254, 255):
         Image.new("L", (40, 30), level).save(folder / f"{level:03}.png")
     tokenstn.predict(str(embedded_model()), str(folder), out=str(folder / "out"), accelerator="cpu", progress=False)
+    import pyarrow.parquet as pq  # not needed for the rows of a GPU, where it may be missing
+
     rows = pq.read_table(folder / "out" / "predictions").to_pylist()
     flagged = sum(row["pose_ambiguous"] and row["class_uncertain"] for row in rows)
     drill.found("tokenstn predict says so, too", f"{flagged} of {len(rows)} files flagged", flagged == len(rows) == 5)
@@ -64,33 +65,17 @@ def blank_images(drill: Drill, folder: Path) -> None:
     )
 
 
-def broken_pixels(drill: Drill) -> None:
+def broken_pixels(drill: Drill, device: str = "cpu") -> None:
     """One image of several with a NaN or an infinity in it."""
-    model, names = tokenstn.load(embedded_model()), ("nan", "inf", "-inf")
-    refused = 0
-    for name in names:
-        try:
-            model(_with(float(name)), views=1)
-        except ValueError as error:
-            refused += "images [1] of the batch have pixels that are not finite" in str(error)
-    drill.found(
-        "pixels that are not finite are refused on the CPU, with the places of their images",
-        f"{refused} of {len(names)} batches refused",
-        refused == len(names),
-    )
+    model, names = tokenstn.load(embedded_model()).to(device), ("nan", "inf", "-inf")
     ways: dict[str, Callable[[Tensor], Tensor]] = {
         "in a compiled graph": _compiled(model),
         "inside a training loop (localize, classify)": lambda x: _without_looking(model, x),
     }
-    if torch.cuda.is_available():
-        there = tokenstn.load(embedded_model()).cuda()
-        ways["on a GPU"] = lambda x: there(x.cuda(), views=4).probabilities.cpu()
+    if device == "cpu":
+        _refused_pixels(drill, model, names)
     else:
-        drill.found(
-            "where looking would make a GPU wait, the answer for that image alone is not a number: on a GPU",
-            "empty here: torch sees no GPU; the same script fills it on one",
-            True,
-        )
+        ways = {"on a GPU": lambda x: model(x.to(device), views=4).probabilities.cpu()}
     for where, way in ways.items():
         wrong = []
         with torch.no_grad():
@@ -105,6 +90,20 @@ def broken_pixels(drill: Drill) -> None:
             f"{len(names)} batches of {SEVERAL} images: {len(wrong)} otherwise",
             not wrong,
         )
+
+
+def _refused_pixels(drill: Drill, model: TokenSTN, names: tuple[str, ...]) -> None:
+    refused = 0
+    for name in names:
+        try:
+            model(_with(float(name)), views=1)
+        except ValueError as error:
+            refused += "images [1] of the batch have pixels that are not finite" in str(error)
+    drill.found(
+        "pixels that are not finite are refused on the CPU, with the places of their images",
+        f"{refused} of {len(names)} batches refused",
+        refused == len(names),
+    )
 
 
 def broken_answers(drill: Drill, folder: Path) -> None:

@@ -3,18 +3,25 @@
 The model is the small one for digits inside the package, which was trained; the images are digits that it was not
 trained on, each at a random angle. An answer depends on the best pose, and where two poses are equally likely a last
 digit may decide which that is: so every row counts images, and says how many may differ by more than the tolerance.
+
+The rows for the CPU are part of ``wrong_numbers.py``; those for CUDA are measured where there is one, and the page on
+reliability has both:
+
+    python benchmarks/reliability/parity.py --device cuda --out results/reliability/parity_cuda.json
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from nothing_to_see import broken_pixels
 from record import Drill
 from torch import Tensor
 
@@ -41,33 +48,21 @@ class Tolerance:
         return f"probabilities within {self.probability:g} and angles within {self.degrees:g}°{exception}"
 
 
+Ways = dict[str, tuple[Tolerance, Callable[[TokenSTN], Way]]]
 SINGLE = Tolerance(1e-4, 0.1, 0.0)  # float32: other kernels, another order of sums
 TENSOR_CORES = Tolerance(0.01, 1.0, 0.01)  # products of 10 bits: TF32
 HALF = Tolerance(0.05, 3.0, 0.01)  # products of 8 bits: bfloat16
 
 
-def parity(drill: Drill) -> None:
-    """Every way, as far as this machine has it."""
+def parity(drill: Drill, device: str) -> None:
+    """Every way that a device has: ``cpu`` or ``cuda``."""
     model, images = tokenstn.load(embedded_model()), posed_digits()
     with torch.no_grad():
         wanted = model(images, views=VIEWS)
-    _row(drill, "CPU, float32, compiled", SINGLE, wanted, images, compiled(model))
-    _row(drill, "CPU, bfloat16 (autocast)", HALF, wanted, images, autocast(model, "cpu"))
     with tempfile.TemporaryDirectory() as folder:
-        _row(drill, "exported to ONNX, ONNX Runtime on the CPU", SINGLE, wanted, images, exported(model, Path(folder)))
-    ways: dict[str, tuple[Tolerance, Callable[[TokenSTN], Way]]] = {
-        "CUDA, float32": (SINGLE, lambda there: lambda x: there(x, views=VIEWS)),
-        "CUDA, float32, recorded as a graph": (SINGLE, recorded),
-        "CUDA, float32, compiled": (SINGLE, compiled),
-        "CUDA, TF32": (TENSOR_CORES, tensor_cores),
-        "CUDA, bfloat16 (autocast)": (HALF, lambda there: autocast(there, "cuda")),
-    }
-    for name, (tolerance, make) in ways.items():
-        if not torch.cuda.is_available():
-            drill.found(f"{name}: {tolerance}", "empty here: torch sees no GPU; the same script fills it on one", True)
-            continue
-        there = tokenstn.load(embedded_model()).cuda()
-        _row(drill, name, tolerance, wanted, images.cuda(), make(there))
+        for name, (tolerance, make) in WAYS[device](Path(folder)).items():
+            there = tokenstn.load(embedded_model()).to(device)
+            _row(drill, name, tolerance, wanted, images.to(device), lambda make=make, there=there: make(there))
 
 
 def posed_digits() -> Tensor:
@@ -119,9 +114,36 @@ def exported(model: TokenSTN, folder: Path) -> Way:
     return tokenstn.load(folder / "bundle" / "model.onnx")
 
 
-def _row(drill: Drill, name: str, tolerance: Tolerance, wanted: Prediction, images: Tensor, way: Way) -> None:
-    with torch.no_grad(), _matmul("highest") if name != "CUDA, TF32" else nullcontext():
-        found = way(images)
+def _on_the_cpu(folder: Path) -> Ways:
+    return {
+        "CPU, float32, compiled": (SINGLE, compiled),
+        "CPU, bfloat16 (autocast)": (HALF, lambda model: autocast(model, "cpu")),
+        "exported to ONNX, ONNX Runtime on the CPU": (SINGLE, lambda model: exported(model, folder)),
+    }
+
+
+def _on_a_gpu(_: Path) -> Ways:
+    return {
+        "CUDA, float32": (SINGLE, lambda model: lambda images: model(images, views=VIEWS)),
+        "CUDA, float32, recorded as a graph": (SINGLE, recorded),
+        "CUDA, float32, compiled": (SINGLE, compiled),
+        "CUDA, TF32": (TENSOR_CORES, tensor_cores),
+        "CUDA, bfloat16 (autocast)": (HALF, lambda model: autocast(model, "cuda")),
+    }
+
+
+WAYS: dict[str, Callable[[Path], Ways]] = {"cpu": _on_the_cpu, "cuda": _on_a_gpu}
+
+
+def _row(
+    drill: Drill, name: str, tolerance: Tolerance, wanted: Prediction, images: Tensor, make: Callable[[], Way]
+) -> None:
+    try:
+        with torch.no_grad(), _matmul("highest"):
+            found = make()(images)
+    except Exception as error:  # one way that does not run leaves the others
+        drill.found(f"{name}: {tolerance}", f"it does not run: {error!r:.500}", False)
+        return
     assert found.pose is not None and wanted.pose is not None
     gap = (found.probabilities.float().cpu() - wanted.probabilities).abs().amax(1)
     turn = wrap_angle(found.pose.rotation.float().cpu() - wanted.pose.rotation).abs().rad2deg()
@@ -148,6 +170,33 @@ def _matmul(precision: str) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = convolutions
 
 
+def main() -> None:
+    """Parse, run, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--device", choices=WAYS, default="cpu")
+    parser.add_argument("--out", type=Path, help="the file to write; without it results/reliability/parity_DEVICE.json")
+    given = parser.parse_args()
+    with Drill(
+        f"parity_{given.device}", f"The same answer in every way: {given.device.upper()}", path=given.out
+    ) as drill:
+        parity(drill, given.device)
+        broken_pixels(drill, given.device)
+        if given.device == "cuda":
+            _twice(drill)
+
+
+def _twice(drill: Drill) -> None:
+    """Training with the same seed; where a library for it is missing, the row is left out, and the others are kept."""
+    try:
+        from same_seed import same_seed_on_a_gpu
+
+        with tempfile.TemporaryDirectory() as folder:
+            same_seed_on_a_gpu(drill, Path(folder))
+    except ImportError as error:
+        print(f"training was not tried: {error}")
+    except Exception as error:
+        drill.found("training with the same seed on a GPU", f"it does not run: {error!r:.500}", False)
+
+
 if __name__ == "__main__":
-    with Drill("parity-cuda" if torch.cuda.is_available() else "parity", "The same answer in every way") as alone:
-        parity(alone)
+    main()

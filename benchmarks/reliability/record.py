@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,11 +28,18 @@ class Finding:
 
 @dataclass
 class Drill:
-    """A set of promises tried by one command; use it as a context, which measures the time and writes the file."""
+    """A set of promises tried by one command; use it as a context, which measures the time and writes the file.
+
+    The file is ``results/reliability/NAME.json``, or ``path``. A part of a drill that was run again (``part``) replaces
+    what it found before, and leaves the rest of the file. ``left_out``: what was not tried, and why, in sentences.
+    """
 
     name: str
     title: str
     findings: list[Finding] = field(default_factory=list)
+    path: Path | None = None
+    part: bool = False
+    left_out: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Drill:
         self.start = time.monotonic()
@@ -45,11 +53,12 @@ class Drill:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             return
-        FOLDER.mkdir(parents=True, exist_ok=True)
+        path = self.path or FOLDER / f"{self.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         record = {
             "title": self.title,
-            "command": " ".join(["python", *sys.argv]),
-            "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+            "command": " ".join(["python", *map(_word, sys.argv)]),
+            "machine": _machine(),
             "versions": {
                 "tokenstn": tokenstn.__version__,
                 "torch": torch.__version__,
@@ -57,9 +66,26 @@ class Drill:
             },
             "seconds": round(time.monotonic() - self.start),
             "findings": [asdict(finding) for finding in self.findings],
+            "left_out": self.left_out,
         }
-        path = FOLDER / f"{self.name}.json"
+        if self.part and path.exists():
+            record = _replaced(json.loads(path.read_text(encoding="utf-8")), record)
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"written: {path}")
         if not all(finding.kept for finding in self.findings):
             raise SystemExit(1)
+
+
+def _replaced(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    found = {finding["promise"]: finding for finding in (*whole["findings"], *part["findings"])}
+    return {**whole, "seconds": whole["seconds"] + part["seconds"], "findings": list(found.values())}
+
+
+def _word(given: str) -> str:
+    """A word of the command, without the folders of this machine."""
+    return f"…/{Path(given).name}" if given.startswith("/") else given
+
+
+def _machine() -> str:
+    threads = f"{platform.machine()}, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
+    return f"{threads}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else threads

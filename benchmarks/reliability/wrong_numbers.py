@@ -1,6 +1,6 @@
 """Drill: numbers that go wrong in training, images that show nothing, other ways to compute, and the same seed twice.
 
-python benchmarks/reliability/wrong_numbers.py     # a quarter of an hour on two cores; rows for CUDA where there is one
+python benchmarks/reliability/wrong_numbers.py     # a quarter of an hour on two cores; for CUDA see parity.py
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["steps", "images", "parity", "seed"])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    name = "numbers-cuda" if torch.cuda.is_available() else "numbers"
-    with tempfile.TemporaryDirectory(prefix="numbers-") as temporary, Drill(name, "Numbers") as drill:
+    with tempfile.TemporaryDirectory(prefix="numbers-") as temporary, Drill("numbers", "Numbers") as drill:
         folder = Path(temporary)
         if "steps" in options.only:
             wrong_steps(drill, folder / "steps", options.steps, random.Random(options.seed))
@@ -37,7 +36,7 @@ def main() -> None:
             broken_pixels(drill)
             broken_answers(drill, folder / "answers")
         if "parity" in options.only:
-            parity(drill)
+            parity(drill, "cpu")
         if "seed" in options.only:
             same_seed(drill, folder / "seed")
 

@@ -1,5 +1,6 @@
 """Constants: made once, and safe to train with."""
 
+import pytest
 import torch
 
 from tokenstn.geometry import Pose, warp
@@ -33,3 +34,13 @@ def test_what_was_first_used_in_inference_mode_can_be_trained_with():
     angle = torch.tensor([0.3], requires_grad=True)
     warp(images, Pose.of(rotation=angle).matrix, validate=False).sum().backward()
     assert angle.grad is not None and angle.grad.abs().item() > 0
+
+
+@pytest.mark.parametrize("compiling", [False, True])
+def test_it_has_the_dtype_and_the_device_of_its_example_in_a_traced_graph_too(monkeypatch, compiling):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
+    found = constant(torch.arange, 3, like=torch.zeros((), dtype=torch.float64))
+    assert found.dtype == torch.float64 and found.tolist() == [0, 1, 2]
+    elsewhere = torch.zeros((), dtype=torch.float16, device="meta")
+    for there in (constant(torch.arange, 3, like=elsewhere), numbers((1.0, 2.0), elsewhere), scalar(2.0, elsewhere)):
+        assert there.device.type == "meta" and there.dtype == torch.float16

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from tokenstn.system.processes import DeadProcessError, reading_processes
+from tokenstn.system.processes import DeadProcessError, reading_processes, reads_for_another
 
 FIRST = """
 import subprocess, sys, time
@@ -88,3 +88,18 @@ def test_the_death_of_a_reading_process_is_a_sentence():
 def test_other_errors_of_torch_are_not_touched():
     with pytest.raises(RuntimeError, match="something else"), reading_processes():
         raise RuntimeError("something else")
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), ConnectionResetError(), EOFError()])
+def test_a_reader_says_nothing_when_the_one_it_reads_for_is_gone(error, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    reads_for_another(0)
+    sys.excepthook(type(error), error, None)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_is_wrong_itself_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    reads_for_another(0)
+    sys.excepthook(KeyError, KeyError("mine"), None)
+    assert "mine" in capsys.readouterr().err

@@ -78,6 +78,28 @@ def test_a_process_that_died_is_a_sentence_and_exit_code_1(model, photos, tmp_pa
     assert said == "tokenstn predict: a process that reads images has died\n"
 
 
+@pytest.mark.parametrize(
+    ("verb", "where"),
+    [
+        ("predict", "tokenstn.inference.stream.ImageDataset.__getitem__"),
+        ("predict", "tokenstn.inference.predict.ShardFolder.write"),
+        ("rectify", "tokenstn.inference.stream.ImageDataset.__getitem__"),
+        ("rectify", "tokenstn.inference.rectify_job.ThreadPoolExecutor.map"),
+        ("rectify", "tokenstn.inference.rectify_job.ThreadPoolExecutor.shutdown"),
+    ],
+)
+def test_torch_may_tell_of_a_death_at_any_place(model, photos, tmp_path, capsys, monkeypatch, verb, where):
+    """Its handler of SIGCHLD raises in whatever the main thread is doing."""
+
+    def killed(*_, **__) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    monkeypatch.setattr(where, killed)
+    assert main([verb, str(model), str(photos), f"--out={tmp_path / 'out'}", *FAST]) == 1
+    said = capsys.readouterr().err
+    assert f"tokenstn {verb}: a process that reads images has died" in said and "Traceback" not in said
+
+
 def test_the_exit_codes_are_where_users_look(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tokenstn", "--help"])
     with pytest.raises(SystemExit):

@@ -14,6 +14,7 @@ from tokenstn.apps.answer import describe, look
 from tokenstn.cli import main
 from tokenstn.data import fit, open_images, to_float
 from tokenstn.inference.export_check import script
+from tokenstn.models.aim import Views, enough_views
 from tokenstn.models.preprocessing import preprocessing_of
 
 from ..verbs.folders import few_digits, model_folder
@@ -95,3 +96,14 @@ def test_a_server_gives_no_such_answer(overflowing):
 def test_an_export_is_not_right_where_it_gives_no_number():
     gaps = script("verify").differences({"probabilities": [0.5, math.nan]}, {"probabilities": [0.5, math.nan]})
     assert gaps == {"probabilities": math.inf}
+
+
+@torch.no_grad()
+def test_a_belief_that_is_no_number_gives_an_answer_that_is_none():
+    """As many views as hold the belief: of one that is not a number, the first."""
+    broken, whole = torch.full((1, 3), torch.nan), torch.tensor([[0.6, 0.35, 0.05]])
+    for weights, kept in ((broken, 1), (torch.cat((whole, broken)), 2)):
+        views = enough_views(Views(torch.eye(3)[:2].expand(len(weights), 3, 2, 3), weights), 0.9)
+        assert views.weights.shape == (len(weights), kept)
+        assert views.weights[-1].isnan().all()
+    assert torch.allclose(views.weights[0], torch.tensor([0.6, 0.35]) / 0.95)

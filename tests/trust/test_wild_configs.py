@@ -1,6 +1,7 @@
 """Any document at all is used or refused with a sentence. ``benchmarks/reliability/configs.py`` tries thousands."""
 
 import json
+import re
 import resource
 import warnings
 from pathlib import Path
@@ -166,3 +167,20 @@ def test_a_group_has_an_order_that_can_be_listed():
     for name in ("rotation", "scale", "rotoscale", "shear_rotoscale"):
         with pytest.raises(ValueError, match="at most 1,000, got 1000000000000"):
             group(name, 10**12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"quick": [1, 2]}, "quick is [1, 2]: expected a mapping"),
+        ({"methods": "all"}, "methods is 'all': expected a mapping"),
+        ({"methods": {"stn": {"recipe": {"rate": "x" * 10**5}}}}, "recipe.rate is 'xxx"),
+        ({"methods": {"tokenstn": {"options": {"primitives": [[1] * 10**5]}}}}, "unknown primitive [1, 1"),
+    ],
+)
+def test_a_wrong_part_of_an_experiment_gets_a_short_sentence(tmp_path, changes, sentence):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(json.dumps({**drill("jobs").EXPERIMENT, **changes}), encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(sentence)) as refused:
+        read_experiment(str(path), quick=True)
+    assert len(str(refused.value)) < 1000

@@ -69,6 +69,14 @@ def test_a_finished_run_is_not_overwritten(run, digits, capsys):
     assert (run / "metrics.json").read_bytes() == before
 
 
+def test_to_go_on_with_a_finished_run_leaves_it_as_it_is(run, digits, capsys):
+    """A run that is killed after its last file was written is done."""
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert main(["train", str(digits), "--out", str(run), "--resume=true", *SHORT]) == 0
+    assert "it was finished before" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
 class PowerCutError(Exception):
     pass
 

@@ -16,6 +16,7 @@ from tokenstn.benchmark.typed_yaml import merged, typed
 from tokenstn.evaluation.bench_results import UPRIGHT
 from tokenstn.geometry import Group, group
 from tokenstn.geometry.groups import GROUPS
+from tokenstn.system.documents import in_short, shown
 
 MERGED = ("methods", "tuning", "evaluation")
 COLUMNS = (UPRIGHT, "auc", "fixed", "broken", "views", "parameters", "flops", "ms", "seconds")
@@ -218,6 +219,9 @@ def experiment_from(document: dict[str, Any], name: str, where: str, quick: bool
     document = dict(document)
     changes = document.pop("quick", {})
     if quick:
+        for part, value in (("quick", changes), ("methods", document.get("methods", {}))):
+            if not isinstance(value, dict):
+                raise ValueError(f"{where}: {part} is {shown(value)}: expected a mapping")
         everyone, methods = changes.get("every_method", {}), document.get("methods", {})
         document["methods"] = {row: merged(settings or {}, everyone) for row, settings in methods.items()}
         document = changed(document, {key: value for key, value in changes.items() if key != "every_method"})
@@ -258,4 +262,4 @@ def _check_method(experiment: Experiment, row: str, spec: MethodSpec, where: str
             recipe_of(tried.recipe)
             options_of(tried.method or row, tried.options)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{here}: {error}") from error
+            raise ValueError(f"{here}: {in_short(error)}") from error

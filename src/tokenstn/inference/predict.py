@@ -18,6 +18,7 @@ from tokenstn.inference.shards import ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.inference.stream import Views, answers
 from tokenstn.models import TokenSTN
+from tokenstn.system.processes import reading_processes
 
 SCHEMA = "tokenstn.predictions/1"
 SETTINGS, PARTS = "predict.json", "predictions"
@@ -54,6 +55,7 @@ def prediction_job(
     return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole)
 
 
+@reading_processes()  # torch tells of the death of one wherever this process just is
 def predict_images(
     model: TokenSTN,
     images: ImageList,

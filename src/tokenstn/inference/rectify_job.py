@@ -28,6 +28,7 @@ from tokenstn.inference.stream import Answered, Views, answers
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.system.files import write_text, written_whole
+from tokenstn.system.processes import reading_processes
 
 SCHEMA = "tokenstn.corrections/1"
 SETTINGS, PARTS, IMAGES = "rectify.json", ".corrections", "images"
@@ -66,6 +67,7 @@ def rectify_job(
     return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole)
 
 
+@reading_processes()  # torch tells of the death of one wherever this process just is
 def rectify_images(
     model: TokenSTN,
     rectifier: Rectifier,

@@ -17,7 +17,7 @@ from tokenstn.models import Prediction, Preprocessing, TokenSTN
 from tokenstn.models.call_settings import precision_of
 from tokenstn.models.finite import is_answer, why_no_answer
 from tokenstn.models.preprocessing import preprocessing_of
-from tokenstn.system.processes import reading_processes
+from tokenstn.system.processes import reads_for_another
 
 Views = int | Literal["auto"]
 
@@ -51,7 +51,8 @@ def answers(
 ) -> Iterator[Answered]:
     """What a model says about the images of these shards, in their order.
 
-    The model is where ``fabric`` runs. A batch never reaches over the end of a shard.
+    The model is where ``fabric`` runs. A batch never reaches over the end of a shard. Whoever takes the answers does so
+    inside ``reading_processes``.
     """
     preprocessing = preprocessing_of(model)
     model.record()  # nearly all batches have one shape
@@ -67,17 +68,17 @@ def answers(
         num_workers=min(workers, len(batches)),
         collate_fn=collate,
         pin_memory=fabric.device.type == "cuda",
+        worker_init_fn=reads_for_another,
     )
-    with reading_processes():
-        for (shard, _, last), batch in zip(batches, loader, strict=True):
-            rows = batch["index"].tolist()
-            prediction = _answer(model, batch["image"], preprocessing, fabric, views) if rows else None
-            answer = Answered(shard, rows, _sizes(images, batch), prediction, batch["bad"], last)
-            kept = torch.ones(0, dtype=torch.bool) if prediction is None else is_answer(prediction.probabilities)
-            if not bool(kept.all()):
-                prediction = _answer(model, batch["image"][kept], preprocessing, fabric, views) if kept.any() else None
-                answer = _without(answer, kept, prediction, images, why_no_answer(_precision(fabric)))
-            yield answer
+    for (shard, _, last), batch in zip(batches, loader, strict=True):
+        rows = batch["index"].tolist()
+        prediction = _answer(model, batch["image"], preprocessing, fabric, views) if rows else None
+        answer = Answered(shard, rows, _sizes(images, batch), prediction, batch["bad"], last)
+        kept = torch.ones(0, dtype=torch.bool) if prediction is None else is_answer(prediction.probabilities)
+        if not bool(kept.all()):
+            prediction = _answer(model, batch["image"][kept], preprocessing, fabric, views) if kept.any() else None
+            answer = _without(answer, kept, prediction, images, why_no_answer(_precision(fabric)))
+        yield answer
 
 
 def _without(

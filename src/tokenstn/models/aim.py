@@ -36,6 +36,6 @@ def enough_views(views: Views, enough: float) -> Views:
     """Each row keeps its first views until they hold ``enough`` of the belief; the rest get weight 0."""
     masses = views.weights
     held_before = masses.cumsum(1) - masses
-    kept = torch.where(held_before < enough, masses, 0.0)
-    most = int((kept > 0).sum(1).amax())
+    kept = torch.where(held_before >= enough, 0.0, masses)  # written so that a belief that is no number stays none
+    most = max(1, int((kept > 0).sum(1).amax()))
     return weighted(views.matrices[:, :most], kept[:, :most])

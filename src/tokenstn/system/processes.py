@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
+from types import TracebackType
 from typing import ClassVar
 
 GLANCE = 0.5  # seconds between two looks at the others
@@ -45,6 +46,20 @@ def reading_processes() -> Iterator[None]:
             f"a process that reads images has died ({reason}): it may have run out of memory; take fewer --workers, or "
             "0 to read in the main process, and call it again: what was finished is kept"
         ) from error
+
+
+def reads_for_another(_: int = 0) -> None:
+    """In a process of a DataLoader (its ``worker_init_fn``): no word when the one that it reads for is gone.
+
+    A thread that hands over images would print how its connection broke, after that one has said why it ended.
+    """
+    say = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, ConnectionError | EOFError):
+            say(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 def _while_receiving(error: BaseException) -> bool:

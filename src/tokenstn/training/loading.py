@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from tokenstn.data import ImageDataset, ImageTable, collate
 from tokenstn.models import Preprocessing
+from tokenstn.system.processes import reads_for_another
 from tokenstn.training.held import HeldImages, can_be_held
 from tokenstn.training.order import EpochOrder
 
@@ -85,4 +86,5 @@ def load(
         collate_fn=collate if held is None else held.collate,
         pin_memory=held is None and torch.cuda.is_available(),
         persistent_workers=workers > 0,
+        worker_init_fn=reads_for_another,
     )

@@ -32,7 +32,7 @@ FREE = {"accelerator", "devices", "num_nodes", "strategy", "compile", "logger", 
 
 
 def require_free(folder: Path, arguments: Mapping[str, Any], resume: bool) -> None:
-    """Refuse a folder with a finished run, or with one that was started with other settings."""
+    """Refuse a folder with a run that was started with other settings, or with a finished one that is to begin anew."""
     if resume:
         if not (folder / "config.yaml").is_file():
             raise FileNotFoundError(f"there is no run in {folder} to go on with; start it without --resume")
@@ -42,8 +42,10 @@ def require_free(folder: Path, arguments: Mapping[str, Any], resume: bool) -> No
         if other:
             was = ", ".join(f"{name}={started.get(name)!r} (now {now[name]!r})" for name in other)
             raise ValueError(f"the run in {folder} was started with {was}: go on with the same settings")
+    if resume and is_finished(folder):
+        return  # a command that is called until it is done may be called once too often
     require_writable(folder)
-    if (folder / "metrics.json").exists():
+    if is_finished(folder):
         raise FileExistsError(f"{folder} holds a finished run; choose another --out, or remove it")
     if not resume and is_main_process() and any(has_checkpoint(part, True) for part in (folder, folder / CLASSIFIER)):
         raise FileExistsError(f"{folder} holds a run that was not finished: go on with --resume=true, or remove it")
@@ -61,6 +63,11 @@ def begin(folder: Path, arguments: Mapping[str, Any]) -> None:
     if is_main_process():
         remove_unfinished(folder)
         write_text(folder / "config.yaml", yaml.safe_dump(_plain(arguments), sort_keys=False))
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether nothing is left to do."""
+    return (folder / "metrics.json").exists()
 
 
 def metrics_of(trained: Trained, found: Examination, poses: str, keeps_bare: bool, seconds: float) -> dict[str, Any]:

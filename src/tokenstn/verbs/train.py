@@ -92,8 +92,8 @@ def train(
         compile: let torch compile the networks.
         logger: one more of Lightning's loggers beside CSV and TensorBoard, such as WandbLogger.
         workers: processes that read images.
-        resume: go on with the run in the folder from its last checkpoint. SIGTERM and Ctrl-C write one, and end with
-            exit code 143 and 130.
+        resume: go on with the run in the folder from its last checkpoint; a finished one stays as it is. SIGTERM and
+            Ctrl-C write a checkpoint, and end with exit code 143 and 130.
         progress: show progress bars.
     """
     arguments = dict(locals())
@@ -103,6 +103,7 @@ def train(
     from tokenstn.data import open_images, split_table
     from tokenstn.evaluation.thresholds import fit_thresholds
     from tokenstn.models.card import write_card
+    from tokenstn.system.documents import read_json
     from tokenstn.training.engine import Machine, train_classifier, train_rectifier
     from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED
     from tokenstn.training.recipes import recipe as recipe_named
@@ -132,6 +133,9 @@ def train(
     )  # fmt: skip
     folder = Path(out)
     run_folder.require_free(folder, arguments, resume)
+    if run_folder.is_finished(folder):
+        say(steps.console(), "done", f"{folder}: it was finished before")
+        return TrainResult(folder, read_json(folder / "metrics.json"))
     torch.manual_seed(seed)
     table = split_table(open_images(images), seed=seed)
     if epochs is None and recipe == "default":
