@@ -16,6 +16,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
+import tokenstn
 from tokenstn import verbs
 from tokenstn.system.documents import read_yaml
 from tokenstn.system.processes import DeadProcessError
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tokenstn: {mistake}", file=sys.stderr)
         return 2
     try:
-        settings = parser.parse_args(_with_flags([argument for argument in given if argument != "--debug"]))
+        settings = parser.parse_args(_with_lists(_with_flags([word for word in given if word != "--debug"])))
     except Exception as mistake:  # what the parser stumbles over: a mapping where several words belong
         if debug:
             raise
@@ -121,6 +122,21 @@ def _with_flags(given: list[str]) -> list[str]:
     ]
 
 
+def _with_lists(given: list[str]) -> list[str]:
+    """``--primitives rotation,scale`` means ``--primitives=[rotation,scale]``, for every option that is a list."""
+    verb = next((COMMANDS[argument] for argument in given if argument in COMMANDS), None)
+    parameters = {} if verb is None else inspect.signature(verb).parameters
+    lists = {f"--{name}" for name, parameter in parameters.items() if str(parameter.annotation).startswith("list[")}
+    words: list[str] = []
+    for word in given:
+        name, joined, value = word.partition("=")
+        if words and words[-1] in lists:
+            name, joined, value = words.pop(), "=", word
+        plain = name in lists and joined and value[:1] not in ("[", "{", "") and value != "null"
+        words.append(f"{name}=[{value}]" if plain else f"{name}{joined}{value}")
+    return words
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A sentence for the person, without the line of code that it comes from."""
     print(f"warning: {message}", file=sys.stderr)
@@ -137,6 +153,7 @@ def _parser(wanted: str) -> ArgumentParser:
         formatter_class=_Help,  # this and the next hold for the commands too
         allow_abbrev=False,
         description="Image classification that does not depend on how the camera was held. --debug shows tracebacks.",
+        version=f"tokenstn {tokenstn.__version__}",
         epilog=EXIT_CODES,
     )
     commands = parser.add_subcommands(required=True)

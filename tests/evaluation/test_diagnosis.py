@@ -27,7 +27,7 @@ def test_a_classifier_that_minds_a_turn_is_told_so():
     )
     assert [point.at for point in diagnosis.by_angle] == [0.0, 90.0, 180.0, 270.0]
     assert [point.accuracy for point in diagnosis.by_angle] == list(found.evaluation.bare.by_element)
-    wanted = "tokenstn train signposts --classifier my-model --primitives=[rotation] --out runs/rectified"
+    wanted = "tokenstn train signposts --classifier my-model --primitives rotation --out runs/rectified"
     assert diagnosis.command == wanted and "put a rectifier in front" in diagnosis.next_steps[-1]
     assert any("above (−100 points)" in step for step in diagnosis.next_steps)
 
@@ -59,14 +59,14 @@ def test_angle_and_scale_are_told_apart():
     assert len(diagnosis.by_angle) == 4
     assert diagnosis.losses["scaled"].drop.value == 0.0 and not diagnosis.losses["scaled"].notable
     assert "loses 0.0 ± 0.0 points when scaled" in diagnosis.verdict
-    assert diagnosis.command is not None and "--primitives=[rotation] " in diagnosis.command
+    assert diagnosis.command is not None and "--primitives rotation " in diagnosis.command
 
 
 def test_a_robust_classifier_is_left_alone():
     diagnosis, _ = diagnosed(bare_model(), scale_group(3))
     assert not any(loss.notable for loss in diagnosis.losses.values())
     assert diagnosis.next_steps == (
-        "it needs no rectifier for these movements; other groups can be tried: scale, rotoscale, reflection",
+        "it needs no rectifier for these movements; other groups can be tried: rotation, rotoscale, reflection",
     )
     assert diagnosis.command is None
 
@@ -122,3 +122,16 @@ def test_another_remedy_takes_the_place_of_training():
     remedy = Remedy("it has a rectifier", "tokenstn evaluate")
     diagnosis = diagnose_answers(found.evaluation, found.answers, remedy=remedy)
     assert diagnosis.next_steps[-1] == "it has a rectifier" and diagnosis.command == "tokenstn evaluate"
+
+
+def test_a_classifier_that_is_bad_as_it_is_needs_no_rectifier_but_training():
+    _, found = diagnosed(bare_model(), rotation_group(4))
+    correct = torch.zeros(4, 40, dtype=torch.bool)
+    correct[:, :16] = True
+    bare = dataclasses.replace(found.answers.bare, correct=correct, predicted=torch.zeros(4, 40, dtype=torch.int64))
+    scores = dataclasses.replace(found.evaluation.bare, upright=0.4, by_element=(0.4,) * 4)
+    steps = diagnose_answers(
+        dataclasses.replace(found.evaluation, bare=scores), dataclasses.replace(found.answers, bare=bare)
+    ).next_steps
+    assert any("low already as it comes" in step for step in steps)
+    assert not any("needs no rectifier" in step for step in steps)

@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard, ModelHubMixin
 
 import tokenstn
 from tokenstn.geometry import Rotation, Scale, Translation
+from tokenstn.models import card
 
 from .classifiers import PlainCNN
 from .flags import some_thresholds
@@ -142,3 +143,8 @@ def test_loading_a_model_again_keeps_its_weights_to_the_bit(tmp_path):
     model.save_pretrained(tmp_path)
     found = tokenstn.TokenSTN.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(value, found[key]) for key, value in model.state_dict().items())
+
+
+def test_a_primitive_of_ones_own_has_its_range(monkeypatch):
+    monkeypatch.setattr(Scale, "name", "stretch")
+    assert card._range(Scale(0.8)) == "0.80 to 1.25"

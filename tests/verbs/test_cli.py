@@ -8,7 +8,7 @@ import torch
 import yaml
 
 import tokenstn
-from tokenstn.cli import main
+from tokenstn.cli import _with_lists, main
 from tokenstn.data import open_images
 
 from ..models.classifiers import small_vit
@@ -137,11 +137,40 @@ def test_help_names_every_command(capsys):
     assert "train" in said and "convert" in said
 
 
+def test_a_list_is_words_with_commas_or_in_brackets():
+    for given in (
+        ["--primitives", "rotation,scale"],
+        ["--primitives=rotation,scale"],
+        ["--primitives=[rotation,scale]"],
+    ):
+        assert _with_lists(["train", "photos", *given])[-1].endswith("[rotation,scale]")
+    assert _with_lists(["train", "a=b", "--out", "x=y,z"]) == ["train", "a=b", "--out", "x=y,z"]
+    assert _with_lists(["bench", "rotmnist", "--seeds", "3", "--quick"]) == [
+        "bench",
+        "rotmnist",
+        "--seeds=[3]",
+        "--quick",
+    ]
+
+
+def test_it_says_its_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0 and tokenstn.__version__ in capsys.readouterr().out
+
+
 def test_a_checkpoint_is_converted(tmp_path, capsys):
     network = small_vit(in_chans=1)
     torch.save({"state_dict": tokenstn.TokenSTN("resnet18", ()).classifier.state_dict()}, tmp_path / "weights.pth")
     assert main(["convert", str(tmp_path / "weights.pth"), "--arch", "resnet18", "--out", str(tmp_path / "model")]) == 0
+    assert "224×224 px" in capsys.readouterr().out, "a checkpoint does not say how its images were prepared"
     assert tokenstn.load(tmp_path / "model").primitives == ()
+    prepared = ["--input_size", "96", "--mean", "0.5,0.5,0.5", "--std=[0.25,0.25,0.25]"]
+    there = ["convert", str(tmp_path / "weights.pth"), "--arch", "resnet18", "--out", str(tmp_path / "other")]
+    assert main([*there, *prepared]) == 0
+    assert tokenstn.load(tmp_path / "other").preprocessing == tokenstn.Preprocessing((96, 96), (0.5,) * 3, (0.25,) * 3)
+    assert main([*there, "--input_size", "96"]) == 2
+    assert "go together" in capsys.readouterr().err
     torch.save(network.state_dict(), tmp_path / "other.pth")
     assert main(["convert", str(tmp_path / "other.pth"), "--arch", "resnet18"]) == 2
     assert "does not hold the weights of resnet18" in capsys.readouterr().err

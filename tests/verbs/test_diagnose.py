@@ -43,7 +43,7 @@ def test_the_last_line_is_the_command_with_the_names_as_typed(classifier, digits
     assert "same answer as unmoved" in said and "mean confidence" in said and "without labels" in said
     last = said.strip().splitlines()[-1].strip()
     # the path of the images has a space in it
-    assert last == (f"tokenstn train '{digits}' --classifier {classifier} --primitives=[rotation] --out runs/rectified")
+    assert last == (f"tokenstn train '{digits}' --classifier {classifier} --primitives rotation --out runs/rectified")
 
 
 def test_a_report_is_written_when_asked_for(classifier, digits, tmp_path, capsys):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import timm
-import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.folder import load
-from tokenstn.models.pretrained import from_weights
+from tokenstn.models.pretrained import from_weights, size_argument
 from tokenstn.system.files import written_whole
 from tokenstn.training.small_vit import SMALL_IMAGE, small_vit
 
@@ -116,17 +115,11 @@ def _network(config: dict[str, Any], files: dict[str, str], table: ImageTable) -
     arguments |= {"num_classes": len(table.classes)}
     if library != "torchvision":
         arguments |= {"in_chans": table.channels}
-    if library == "timm" and size is not None and _takes_size(arch):
-        arguments |= {"img_size": size}
+    if library == "timm":
+        arguments |= size_argument(arch, size)
     if config["pretrained"]:
         return timm.create_model(arch, pretrained=True, **arguments)
     return Blueprint(library, arch, arguments).build()
-
-
-def _takes_size(arch: str) -> bool:
-    """Whether a timm model is made for one size of images, as a ViT is."""
-    with torch.device("meta"):
-        return hasattr(getattr(timm.create_model(arch), "patch_embed", None), "img_size")
 
 
 def _preprocessing(

@@ -14,6 +14,7 @@ from tokenstn.evaluation.results import Evaluation, Interval
 from tokenstn.geometry import Group
 
 NOTABLE_DROP = 0.02
+LOW = 0.6  # an accuracy on images as they come that a rectifier cannot mend
 NOTABLE_DISAGREEMENT = 0.05
 WIDE = 0.05  # an interval of ± this share says little
 FEW_IMAGES = 5  # of a class: too few to name it
@@ -187,7 +188,7 @@ def _remedy(losses: dict[str, Loss], evaluation: Evaluation, remedy: Remedy | No
     return Remedy(
         "put a rectifier in front of it; the classifier stays as it is, and no labels are needed",
         f"tokenstn train {shlex.quote(evaluation.data)} --classifier {shlex.quote(evaluation.model)} "
-        f"--primitives=[{wanted}] --out runs/rectified",
+        f"--primitives {wanted} --out runs/rectified",
     )
 
 
@@ -195,9 +196,14 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
     steps: list[str] = []
     notable = [name for name, loss in losses.items() if loss.notable]
     if evaluation.rectified is None and losses and not notable:
-        steps.append(
-            "it needs no rectifier for these movements; other groups can be tried: scale, rotoscale, reflection"
-        )
+        others = [name for name in ("rotation", "scale", "rotoscale", "reflection") if name != evaluation.group]
+        if evaluation.bare.upright is not None and evaluation.bare.upright < LOW:
+            steps.append(
+                "it is low already as it comes, where no rectifier helps: look whether the images are prepared as in "
+                "its training (size, mean and std in config.json), or train it first"
+            )
+        else:
+            steps.append(f"it needs no rectifier for these movements; other groups can be tried: {', '.join(others)}")
     elif evaluation.rectified is not None and evaluation.rectified.mean is not None:
         steps.append(
             f"with its rectifier it reaches {evaluation.rectified.mean:.1%} over the group, without it "

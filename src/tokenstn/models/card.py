@@ -139,7 +139,7 @@ def _range(primitive: Primitive) -> str:
         "shear": f"{low:.2f} to {high:.2f}, sideways for each unit of height",
         "translation": f"up to {50 * high:.0f} % of the shorter side, in each direction",
         "reflection": "mirrored or not",
-    }[primitive.name]
+    }.get(primitive.name, f"{low:.2f} to {high:.2f}")
 
 
 def _flags(model: TokenSTN) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.keys import KeyReport
+from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.models.tokenstn import TokenSTN
 from tokenstn.system.documents import in_short
 
@@ -43,6 +44,7 @@ def convert(
     arch: str,
     classes: Sequence[str] | None = None,
     out: str | PathLike[str] | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> Path:
     """Turn a foreign checkpoint into a model folder: a bare classifier, ready for a rectifier.
 
@@ -52,6 +54,8 @@ def convert(
             ``medvit_small``, ``medvit_large``.
         classes: names of the classes, in the order of the classifier's outputs.
         out: the folder to write; beside the checkpoint, with its name, when None.
+        preprocessing: what its images went through; timm's own for ``arch`` when None, which may not be what it was
+            trained with.
 
     Returns:
         The folder. Nothing is written unless every weight fits.
@@ -70,7 +74,8 @@ def convert(
     target = Path(out) if out is not None else source.with_name(source.name.split(".")[0])
     if target == source:
         target = source.with_name(source.name + "-model")
-    model = TokenSTN(classifier, primitives=(), classes=classes).eval()
+    size = None if preprocessing is None else preprocessing.size
+    model = TokenSTN(classifier, (), classes=classes, preprocessing=preprocessing, input_size=size).eval()
     model.backbone.blueprint = blueprint  # it was built from this one: nothing to find out
     model.save_pretrained(target)
     return target

@@ -189,7 +189,8 @@ def _donor(encoder: dict[str, Any], rectifying: dict[str, Any], held: Held) -> T
 
 def _read_config(path: Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
-        raise FileNotFoundError(f"{path} is not a model folder: it has no {CONFIG}")
+        hint = f"; did you mean {path / 'model'}?" if (path / "model" / CONFIG).is_file() else ""
+        raise FileNotFoundError(f"{path} is not a model folder: it has no {CONFIG}{hint}")
     config = read_json(path / CONFIG)
     found = config.get("format") if isinstance(config, dict) else None
     if not isinstance(found, int):

@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import timm
+import torch
 from torch import nn
 
 from tokenstn.models.checkpoint import head_name, read_weights
 from tokenstn.models.keys import KeyReport
+
+
+def size_argument(name: str, input_size: int | None) -> dict[str, Any]:
+    """What timm wants to hear of the size of the images: nothing, for a network that takes any, as most CNNs do."""
+    if input_size is None:
+        return {}
+    with torch.device("meta"):
+        made = timm.create_model(name)
+    return {"img_size": input_size} if hasattr(getattr(made, "patch_embed", None), "img_size") else {}
 
 
 def from_weights(
@@ -29,8 +39,9 @@ def from_weights(
         input_size: side of the images; positions are resampled to it, as timm does. None = the model's own.
         arguments: further ones of the model's builder, such as ``drop_path_rate``.
     """
-    sized: dict[str, Any] = {} if input_size is None else {"img_size": input_size}
-    network: Any = timm.create_model(name, num_classes=classes, in_chans=channels, **sized, **arguments)
+    network: Any = timm.create_model(
+        name, num_classes=classes, in_chans=channels, **size_argument(name, input_size), **arguments
+    )
     given = read_weights(Path(weights), network)
     # each family of timm has its own, for positions and renamed keys
     adapt = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)

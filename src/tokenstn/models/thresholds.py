@@ -64,10 +64,14 @@ class Guarantee:
         if not found:
             # half of the images choose the combination and the grid
             fewest = 2 * math.ceil(math.log(1 - self.confidence) / math.log1p(-self.target_risk))
+            why = (
+                f"too few: it takes at least {fewest} images, half of which calibrate, if none of them fails"
+                if 2 * self.images < fewest
+                else "of which too many fail: it takes a better model, more images, or a larger risk (fit_thresholds)"
+            )
             return (
                 f"{flag}: raised on every image, because no threshold keeps the share of accepted {judged} that are "
-                f"{self.failure} at {_percent(self.target_risk)}, {sure}, on {self.images} calibration images; allow a "
-                f"larger risk, or give more images: at least {fewest}, if none of them fails (half are for calibration)"
+                f"{self.failure} at {_percent(self.target_risk)}, {sure}, on {self.images} calibration images, {why}"
             )
         return (
             f"{flag}: accepts {_percent(self.accepted / self.images)} of turned images; at most "

@@ -84,6 +84,8 @@ def say_what_was_found(out: Console, results: BenchResults, conductor: Conductor
     done = sum(cell.state == "done" for cell in results.cells)
     out.print()
     say(out, "done", f"{done:,} of {len(results.cells):,} cells")
+    if results.quick:
+        say(out, "", "quick: it shows that all of it runs, and says nothing about which method is better")
     if failed:
         say(
             out, "", f"{ERROR} in the folders under {conductor.cache.root} has the rest; start again to try these again"

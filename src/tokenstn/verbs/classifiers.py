@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import timm
 from torch import nn
@@ -13,7 +12,7 @@ from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
-from tokenstn.models.pretrained import from_weights
+from tokenstn.models.pretrained import from_weights, size_argument
 from tokenstn.training.small_vit import small_vit
 from tokenstn.verbs.sources import ClassifierSource
 
@@ -56,11 +55,16 @@ def find_classifier(
     if weights is not None:
         network = from_weights(classifier, weights, len(table.classes), input_size, table.channels)
     else:
-        sized: dict[str, Any] = {} if input_size is None else {"img_size": input_size}
         network = timm.create_model(
-            classifier, pretrained=pretrained, num_classes=len(table.classes), in_chans=table.channels, **sized
+            classifier,
+            pretrained=pretrained,
+            num_classes=len(table.classes),
+            in_chans=table.channels,
+            **size_argument(classifier, input_size),
         )
-    return TokenSTN(network, primitives=(), classes=table.classes, multi_label=table.multi_label), False
+    side = None if input_size is None else (input_size, input_size)
+    model = TokenSTN(network, primitives=(), classes=table.classes, multi_label=table.multi_label, input_size=side)
+    return model, False
 
 
 def _own(name: str, table: ImageTable) -> TokenSTN:

@@ -102,7 +102,13 @@ def require_apart(folder: Path, images: ImageList) -> None:
 def views_for_poses(model: TokenSTN, name: str, only_confident: bool) -> int | Literal["auto"]:
     """How a model is called when only its poses are wanted: as its flags were calibrated, else with one view."""
     if not model.primitives:
-        raise ValueError(f"{name} has no rectifier, so that there is nothing to correct: tokenstn train makes one")
+        kept = Path(name) / "rectified"  # where a run keeps a rectifier that broke more than it fixed
+        how = (
+            f"the run kept the bare classifier, because its rectifier broke more than it fixed; {kept} has that one"
+            if kept.is_dir()
+            else "tokenstn train makes one"
+        )
+        raise ValueError(f"{name} has no rectifier, so that there is nothing to correct: {how}")
     limits = model.thresholds
     if limits is not None and limits.of_pose is not None:
         return limits.settings.views  # type: ignore[return-value]

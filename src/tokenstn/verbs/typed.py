@@ -15,6 +15,9 @@ def as_typed(verb: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
     >>> def evaluate(model: str, data: str | None = None, limit: int | None = None, cost: bool = True): ...
     >>> as_typed(evaluate, {"model": "my model", "data": "photos", "limit": None, "cost": False})
     "tokenstn evaluate 'my model' --data photos --cost=false"
+    >>> def train(images: str, primitives: list[str] | None = None): ...
+    >>> as_typed(train, {"images": "photos", "primitives": ["rotation", "scale"]})
+    'tokenstn train photos --primitives rotation,scale'
     """
     words, options = ["tokenstn", verb.__name__], []
     for name, parameter in inspect.signature(verb).parameters.items():
@@ -32,4 +35,6 @@ def called(value: Any) -> str:
     """What a person calls a thing: its text, its path, or for an object from Python its name or class."""
     if isinstance(value, str | int | float | Path):
         return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(called(item) for item in value)
     return str(getattr(value, "name", type(value).__name__))
