@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint types architecture pytest browser install docs quickstart picture clean
+.PHONY: test lint types architecture pytest browser install docs lowest quickstart picture clean
 
 test: lint types architecture pytest
 
@@ -40,6 +40,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 # the site, with every example on its pages run: build/site/index.html
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=true OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
+
+# the tests of the rooms that everything rests on, with the lowest versions and with the newest, and the page about it
+lowest: $(INSTALLED)
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/pip install --quiet --requirement constraints-lowest.txt pytest hypothesis
+	$(BIN)/python benchmarks/reliability/compatibility.py --lowest build/lowest/bin/python
+	$(BIN)/python benchmarks/reliability/page.py
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
 quickstart: $(INSTALLED)

@@ -243,7 +243,7 @@ def test_the_promise_is_said_in_plain_words():
         "confidence, for images like these 100"
     )
     assert of_pose.startswith("pose_ambiguous: raised on every image, because no threshold keeps")
-    assert "at least 118, if none of them fails" in of_pose
+    assert "on 100 calibration images, of which too many fail" in of_pose
     neither = Thresholds(None, None, CallSettings()).sentences
     assert all("not given" in sentence for sentence in neither)
 

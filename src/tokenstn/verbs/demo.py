@@ -86,15 +86,23 @@ def _device(accelerator: str) -> str:
 
 
 def _examples(table: ImageTable) -> list[Example]:
-    """The first images that can be read, of the test split where there is one."""
+    """The first images of every class in turn that can be read, of the test split where there is one."""
+    from collections import Counter
+
     from tokenstn.apps.embedded import Example
     from tokenstn.data import UnreadableImageError
     from tokenstn.evaluation.answers import is_labelled
 
     rows = table.split("test").tolist() if "test" in table.splits else range(len(table))
     labelled = is_labelled(table.labels)
-    examples: list[Example] = []
+    before: Counter[str] = Counter()  # images of the same label that came before
+    turns: list[tuple[int, int]] = []
     for row in rows:
+        label = str(table.labels[row].tolist())
+        turns.append((before[label], row))
+        before[label] += 1
+    examples: list[Example] = []
+    for _, row in sorted(turns):
         if len(examples) == SHOWN:
             break
         try:
