@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 import timm
 import torch
 import torchvision
@@ -38,8 +39,7 @@ def small_vit(**changes) -> nn.Module:
 
 def hugging_face_vit() -> nn.Module:
     """A small Hugging Face image classifier, made from its configuration."""
-    import transformers
-
+    transformers = pytest.importorskip("transformers", reason="Hugging Face's library is needed by this test alone")
     return transformers.ViTForImageClassification(
         transformers.ViTConfig(
             hidden_size=48,
