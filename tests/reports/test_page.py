@@ -87,8 +87,8 @@ def test_relative_poses_are_consistent_not_upright(page):
 
 def test_the_gallery_groups_examples_and_says_what_was_corrected(page):
     examples, text = made.examples(made.rectified()), words(page)
-    assert [text.index(title) for title in ("Fixed (4)", "Broken (4)", "Ambiguous (4)")] == sorted(
-        text.index(title) for title in ("Fixed (4)", "Broken (4)", "Ambiguous (4)")
+    assert [text.index(title) for title in ("Fixed 4 examples", "Broken 4 examples", "Ambiguous 4 examples")] == sorted(
+        text.index(title) for title in ("Fixed 4 examples", "Broken 4 examples", "Ambiguous 4 examples")
     )
     assert page.count("data:image/jpeg") == 2 * 9 and page.count("data:image/png") == 2 * 3
     for example in examples:
@@ -110,7 +110,7 @@ def test_examples_without_rotation_or_label_have_a_card_too():
     assert card.dial is None and card.pose == ("size ×0.80",) and card.answers[0][3] is None
     grey = replace(plain, image=np.zeros((20, 30), np.uint8), kind="odd")
     text = words(page_of(made.rectified(), [grey]))
-    assert "Odd (1)" in text
+    assert "Odd 1 example" in text
 
 
 def test_nothing_of_a_stranger_becomes_markup():
