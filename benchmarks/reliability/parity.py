@@ -142,7 +142,7 @@ def _row(
         with torch.no_grad(), _matmul("highest"):
             found = make()(images)
     except Exception as error:  # one way that does not run leaves the others
-        drill.found(f"{name}: {tolerance}", f"it does not run: {error!r:.500}", False)
+        drill.found(f"{name}: {tolerance}", f"it does not run: {error!r:.160}", False)
         return
     assert found.pose is not None and wanted.pose is not None
     gap = (found.probabilities.float().cpu() - wanted.probabilities).abs().amax(1)
@@ -195,7 +195,7 @@ def _twice(drill: Drill) -> None:
     except ImportError as error:
         print(f"training was not tried: {error}")
     except Exception as error:
-        drill.found("training with the same seed on a GPU", f"it does not run: {error!r:.500}", False)
+        drill.found("training with the same seed on a GPU", f"it does not run: {error!r:.160}", False)
 
 
 if __name__ == "__main__":
