@@ -81,8 +81,6 @@ def _table(record: dict[str, Any]) -> str:
     ]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     measured = f"`{record['command']}` · {record['machine']} · {versions} · {record['seconds']:,} s"
-    if record.get("left_out"):
-        measured += "\n\nNot tried: " + " ".join(record["left_out"])
     return "\n".join(["| Promise | Found | Kept |", "|---|---|---|", *rows, "", measured])
 
 

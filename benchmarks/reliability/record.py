@@ -31,7 +31,7 @@ class Drill:
     """A set of promises tried by one command; use it as a context, which measures the time and writes the file.
 
     The file is ``results/reliability/NAME.json``, or ``path``. A part of a drill that was run again (``part``) replaces
-    what it found before, and leaves the rest of the file. ``left_out``: what was not tried, and why, in sentences.
+    what it found before, and leaves the rest of the file.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Drill:
     findings: list[Finding] = field(default_factory=list)
     path: Path | None = None
     part: bool = False
-    left_out: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Drill:
         self.start = time.monotonic()
@@ -66,7 +65,6 @@ class Drill:
             },
             "seconds": round(time.monotonic() - self.start),
             "findings": [asdict(finding) for finding in self.findings],
-            "left_out": self.left_out,
         }
         if self.part and path.exists():
             record = _replaced(json.loads(path.read_text(encoding="utf-8")), record)

@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
@@ -110,10 +110,15 @@ def _broken_config(given: list[str]) -> str | None:
     return None
 
 
+def _options_of(given: list[str]) -> Mapping[str, inspect.Parameter]:
+    """The arguments of the command that is meant, none where there is no such command."""
+    verb = next((COMMANDS[argument] for argument in given if argument in COMMANDS), None)
+    return {} if verb is None else inspect.signature(verb).parameters
+
+
 def _with_flags(given: list[str]) -> list[str]:
     """``--quick`` alone means ``--quick=true``, for every option that is true or false."""
-    verb = next((COMMANDS[argument] for argument in given if argument in COMMANDS), None)
-    parameters = {} if verb is None else inspect.signature(verb).parameters
+    parameters = _options_of(given)
     flags = {f"--{name}" for name, parameter in parameters.items() if isinstance(parameter.default, bool)}
     after = [*given[1:], ""]
     return [
@@ -124,8 +129,7 @@ def _with_flags(given: list[str]) -> list[str]:
 
 def _with_lists(given: list[str]) -> list[str]:
     """``--primitives rotation,scale`` means ``--primitives=[rotation,scale]``, for every option that is a list."""
-    verb = next((COMMANDS[argument] for argument in given if argument in COMMANDS), None)
-    parameters = {} if verb is None else inspect.signature(verb).parameters
+    parameters = _options_of(given)
     lists = {f"--{name}" for name, parameter in parameters.items() if str(parameter.annotation).startswith("list[")}
     words: list[str] = []
     for word in given:

@@ -7,26 +7,20 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from PIL import Image
 
 from tokenstn.cli import main
-from tokenstn.data import open_images
 from tokenstn.inference.shards import ShardFolder
 from tokenstn.system.processes import DeadProcessError
 
 from ..system.small_disk import make_read_only, small_disk
-from ..verbs.folders import blank_page, few_digits, model_folder
+from ..verbs.folders import blank_page, digit_photos, few_digits, model_folder
 
 FAST = ["--accelerator=cpu", "--progress=false", "--workers=0"]
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "photos"
-    folder.mkdir()
-    for number in range(8):
-        Image.fromarray(open_images("digits").items[number, 0].numpy()).save(folder / f"{number}.png")
-    return folder
+    return digit_photos(tmp_path_factory.mktemp("data") / "photos", 8)
 
 
 @pytest.fixture(scope="module")

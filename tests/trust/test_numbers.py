@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import tokenstn
@@ -17,7 +16,7 @@ from tokenstn.inference.export_check import script
 from tokenstn.models.aim import Views, enough_views
 from tokenstn.models.preprocessing import preprocessing_of
 
-from ..verbs.folders import few_digits, model_folder
+from ..verbs.folders import digit_photos, few_digits, model_folder
 
 FAST = ["--accelerator=cpu", "--progress=false"]
 
@@ -36,11 +35,7 @@ def overflowing(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "photos"
-    folder.mkdir()
-    for number in range(3):
-        Image.fromarray(open_images("digits").items[number, 0].numpy()).save(folder / f"{number}.png")
-    return folder
+    return digit_photos(tmp_path_factory.mktemp("data") / "photos", 3)
 
 
 @pytest.mark.parametrize("verb", ["predict", "rectify"])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from PIL import Image
 from torchvision.transforms.v2.functional import resize
 
 import tokenstn
@@ -25,6 +26,14 @@ def few_digits(folder: Path, test: int = 24) -> Path:
     path = folder / "few.npz"
     np.savez(path, x_train=pixels[test:], y_train=labels[test:], x_test=pixels[:test], y_test=labels[:test])
     return path
+
+
+def digit_photos(folder: Path, count: int) -> Path:
+    """The first of these digits as PNG files, in a folder that is made."""
+    folder.mkdir()
+    for number in range(count):
+        Image.fromarray(open_images("digits").items[number, 0].numpy()).save(folder / f"{number}.png")
+    return folder
 
 
 def model_folder(folder: Path, primitives=("rotation",), classes=DIGITS, seed: int = 0, **settings) -> Path:

@@ -36,8 +36,7 @@ class Recorder:
 
     def __call__(self, reading: Reading, images: Tensor, views: int) -> Aimed:
         # a recording is of one way to compute: in autocast it holds the casts
-        precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
-        key = (images.shape, images.stride(), images.dtype, images.device, views, precision)
+        key = (images.shape, images.stride(), images.dtype, images.device, views, autocast_precision())
         if key not in self._kept:
             if len(self._kept) >= MOST_SHAPES:
                 del self._kept[next(iter(self._kept))]
@@ -56,7 +55,7 @@ class _Recording:
         self.images = images.clone(memory_format=torch.preserve_format)
         here, aside = torch.cuda.current_stream(images.device), torch.cuda.Stream(images.device)
         aside.wait_stream(here)
-        with torch.cuda.device(images.device), torch.autocast("cuda", **_without_cache()):
+        with torch.cuda.device(images.device), autocast_to_record():
             with torch.cuda.stream(aside):
                 for _ in range(2):  # what is made at the first call, such as constants and workspaces, is not recorded
                     self.like = reading(self.images, views)
@@ -73,13 +72,14 @@ class _Recording:
         return *_taken_apart(self.together.clone(), self.like), self.first.clone()
 
 
-def _without_cache() -> dict:
+def autocast_precision() -> torch.dtype | None:
+    """What autocast computes in on CUDA; None where it is off."""
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+
+
+def autocast_to_record() -> torch.autocast:
     """The autocast that is on, but for its cache: a cast that it remembers from before would not be recorded."""
-    return {
-        "enabled": torch.is_autocast_enabled("cuda"),
-        "dtype": torch.get_autocast_dtype("cuda"),
-        "cache_enabled": False,
-    }
+    return torch.autocast("cuda", autocast_precision(), autocast_precision() is not None, cache_enabled=False)
 
 
 def _parts(aimed: Aimed) -> list[Tensor]:

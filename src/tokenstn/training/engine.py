@@ -307,9 +307,7 @@ def _without_chatter() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*training_step` returned `None`.*")  # no image of a batch could be read
         warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # going on in the same folder is meant
         warnings.filterwarnings("ignore", ".*have no `val_dataloader`.*")  # a table may have no val split
-        warnings.filterwarnings(
-            "ignore", ".*AccumulateGrad node's stream.*"
-        )  # of what was recorded: it waits as it must
+        warnings.filterwarnings("ignore", ".*AccumulateGrad node's stream.*")  # recorded on another one
         warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # the first process speaks for all
         try:
             yield

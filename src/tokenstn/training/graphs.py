@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenstn.models import TokenSTN
+from tokenstn.models.recording import autocast_precision, autocast_to_record
 
 MOST_SHAPES = 3  # of batches that are recorded: each holds the memory of its own step
 WELL_BEHAVED = ("timm", "torchvision", "tokenstn")  # packages whose networks do the same in every step
@@ -41,8 +42,7 @@ class PlayedBack:
         learns = torch.is_grad_enabled() and (images.requires_grad or bool(self._weights))
         if self._used or self._never or not (images.is_cuda and learns):
             return self.function(images)
-        precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
-        key = (images.shape, images.dtype, images.requires_grad, precision, self.owner.training)
+        key = (images.shape, images.dtype, images.requires_grad, autocast_precision(), self.owner.training)
         if key not in self._kept:
             if len(self._kept) < MOST_SHAPES:
                 self._kept[key] = None
@@ -66,14 +66,8 @@ class PlayedBack:
         statistics = [(values, values.clone()) for values in self.owner.buffers()]  # recording runs the network, too
         random = torch.cuda.default_generators[images.device.index or 0]
         spare, here = random.clone_state(), torch.cuda.stream(torch.cuda.current_stream(images.device))
-        autocast = torch.autocast(
-            "cuda",
-            dtype=torch.get_autocast_dtype("cuda"),
-            enabled=torch.is_autocast_enabled("cuda"),
-            cache_enabled=False,  # a cast that it remembers from before would not be recorded
-        )
         try:
-            with here, autocast:
+            with here, autocast_to_record():
                 recorded: Any = torch.cuda.make_graphed_callables(run, (sample, *aliases), allow_unused_input=True)
         except RuntimeError as error:  # a network that waits for the GPU, for one
             random.graphsafe_set_state(spare)

@@ -32,6 +32,7 @@ def convert(
     """
     import tokenstn
     from tokenstn.models import convert as convert_checkpoint
+    from tokenstn.system.documents import read_json
     from tokenstn.verbs.evaluation_steps import console
     from tokenstn.verbs.speech import say
 
@@ -47,8 +48,9 @@ def convert(
         lines = Path(classes).read_text(encoding="utf-8").splitlines()
         names = [line.strip() for line in lines if line.strip()]
     folder = convert_checkpoint(checkpoint, arch, names, out, prepared)
-    how = tokenstn.load(folder).preprocessing
-    if how is not None:
+    found = read_json(folder / "config.json")["preprocessing"]
+    if found is not None:
+        how = tokenstn.Preprocessing(**found)
         numbers = (", ".join(f"{number:.4g}" for number in values) for values in (how.mean, how.std))
         said = "{}×{} px, mean {}, std {}, centre {:.0%}".format(*how.size, *numbers, how.crop_share)
         if prepared is None:
