@@ -157,7 +157,7 @@ def _parser(wanted: str) -> ArgumentParser:
         formatter_class=_Help,  # this and the next hold for the commands too
         allow_abbrev=False,
         description="Image classification that does not depend on how the camera was held. --debug shows tracebacks.",
-        version=f"tokenstn {tokenstn.__version__}",
+        version=tokenstn.__version__,
         epilog=EXIT_CODES,
     )
     commands = parser.add_subcommands(required=True)
