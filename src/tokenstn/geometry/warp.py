@@ -12,6 +12,10 @@ shrink an image a lot, resize it with antialiasing first.
 
 from __future__ import annotations
 
+import os
+import shutil
+from functools import cache
+from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -74,6 +78,11 @@ def warp(
         height, width = size or (read_height, read_width)
         if inverse:
             views = unchecked_inverse(views)
+        if padding == "reflection" and mode == "bilinear" and _in_one_kernel(images, views):
+            from tokenstn.geometry.fused_warp import fused_warp
+
+            sampled = fused_warp(images, views, (height, width))
+            return sampled if matrix.ndim == 4 else sampled.squeeze(1)
         grid = _sampling_grid(views, (read_height, read_width), (height, width))
         # the views of an image are stacked along the height of one grid, so that each image is read in place
         sampled = F.grid_sample(
@@ -182,6 +191,25 @@ def _sampling_grid(matrix: Tensor, size: tuple[int, int], output_size: tuple[int
     along_x, along_y, shift = columns.unbind(-2)
     # a column is made first, so that one operation alone is as large as the image
     return torch.addcmul(along_y * y[..., None] + shift, along_x, x[:, None])
+
+
+def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
+    """Whether ``fused_warp`` can: halves and floats on a GPU, no gradients, no export, Triton at hand."""
+    return (
+        images.is_cuda
+        and views.dtype == torch.float32
+        and images.dtype in (torch.bfloat16, torch.float16, torch.float32)
+        and not (torch.is_grad_enabled() and (images.requires_grad or views.requires_grad))
+        and not torch.compiler.is_exporting()
+        and (torch.compiler.is_compiling() or _triton_runs(images.device))  # what compiles for a GPU does so by Triton
+    )
+
+
+@cache
+def _triton_runs(device: torch.device) -> bool:
+    """Triton is installed, compiles for this GPU, and finds the compiler for the host that it needs."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return bool(compiler and find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0))
 
 
 def _pixel_centres(count: int, shorter: int, device: torch.device) -> Tensor:

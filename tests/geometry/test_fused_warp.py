@@ -1,0 +1,114 @@
+"""The kernel warps as the plain way does: on a GPU, and elsewhere in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor
+
+from tokenstn.geometry import Pose, warp
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+# images (height, width), output, dtype, tolerance: a bfloat16 of about 2 is rounded by 2⁻⁷
+CASES = [
+    ((20, 20), (20, 20), "float32", 1e-4),
+    ((17, 30), (12, 21), "float32", 1e-4),
+    ((31, 14), (31, 14), "bfloat16", 2**-6),
+    ((1, 1), (3, 2), "float16", 1e-6),
+]
+
+
+def views_of(count: int) -> Tensor:
+    """Four poses for each image, far outside of it included: ``(count, 4, 3, 3)``."""
+    generator = torch.Generator().manual_seed(0)
+
+    def between(low: float, high: float, *more: int) -> Tensor:
+        return low + (high - low) * torch.rand(count, 4, *more, generator=generator)
+
+    return Pose.of(
+        rotation=between(-3, 3), scale=between(0.3, 2.3), shear=between(-0.2, 0.2), translation=between(-2, 2, 2)
+    ).matrix
+
+
+def largest_difference(case: int, device: str) -> float:
+    """Between the kernel and the plain way, in contiguous images and in those whose channels come last."""
+    from tokenstn.geometry.fused_warp import fused_warp
+
+    shape, size, kind, _ = CASES[case]
+    images = torch.randn(3, 2, *shape, generator=torch.Generator().manual_seed(1)).to(device, getattr(torch, kind))
+    views = views_of(3).to(device)
+    with mock.patch("tokenstn.geometry.warp._in_one_kernel", return_value=False):
+        plain = warp(images, views, size)
+    fused = (fused_warp(images, views, size), fused_warp(images.to(memory_format=torch.channels_last), views, size))
+    assert all(found.dtype == images.dtype and found.shape == plain.shape for found in fused)
+    return max((found.float() - plain.float()).abs().max().item() for found in fused)
+
+
+@needs_triton
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
+def test_the_kernel_is_the_plain_warp_in_the_interpreter():
+    code = "import os, sys; sys.path.insert(0, os.getcwd())\nfrom tests.geometry.test_fused_warp import *\n"
+    code += "assert all(largest_difference(case, 'cpu') <= CASES[case][-1] for case in range(len(CASES)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+@needs_triton
+@needs_cuda
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_the_kernel_is_the_plain_warp_on_a_gpu(case):
+    assert largest_difference(case, "cuda") <= CASES[case][-1]
+
+
+@needs_triton
+@needs_cuda
+def test_a_gpu_warps_in_one_kernel_unless_a_gradient_is_wanted():
+    images, views = torch.rand(2, 3, 16, 16, device="cuda"), views_of(2).cuda()
+    with mock.patch("tokenstn.geometry.fused_warp.fused_warp", side_effect=RuntimeError("the kernel")):
+        with pytest.raises(RuntimeError, match="the kernel"):
+            warp(images, views)
+        for moved, turned in ((images.clone().requires_grad_(), views), (images, views.clone().requires_grad_())):
+            warp(moved, turned).sum().backward()
+        for how in ({"padding": "zeros"}, {"padding": "border"}, {"mode": "nearest"}):
+            warp(images, views, **how)
+        warp(images.double(), views)
+        warp((255 * images).byte(), views)
+
+
+@needs_triton
+@needs_cuda
+def test_compiled_it_is_the_same():
+    images, views = torch.rand(2, 3, 16, 16, device="cuda"), views_of(2).cuda()
+
+    def squares(images: Tensor, views: Tensor) -> Tensor:
+        return warp(images, views, validate=False) ** 2
+
+    with torch.no_grad():
+        found = torch.compile(squares, fullgraph=True)(images, views)
+        torch.testing.assert_close(found, squares(images, views))
+
+
+@needs_triton
+@needs_cuda
+def test_what_is_no_number_reads_a_pixel_and_nothing_outside():
+    images = torch.ones(1, 1, 8, 8, device="cuda")
+    for bad in (float("nan"), float("inf"), 1e30):
+        matrix = torch.eye(3, device="cuda").repeat(1, 1, 1)
+        matrix[0, 0, 2] = bad
+        assert torch.equal(warp(images, matrix, validate=False), images)
+
+
+@needs_triton
+@needs_cuda
+def test_no_image_gives_no_view():
+    assert warp(torch.rand(0, 3, 8, 8, device="cuda"), torch.zeros(0, 2, 3, 3, device="cuda")).shape == (0, 2, 3, 8, 8)
