@@ -244,7 +244,7 @@ def test_the_promise_is_said_in_plain_words():
     )
     assert of_pose.startswith("pose_ambiguous: raised on every image, because no threshold keeps")
     assert "on 100 calibration images, of which too many fail" in of_pose
-    neither = Thresholds(None, None, CallSettings()).sentences
+    neither = Thresholds(None, None, CallSettings("auto", AutoViews())).sentences
     assert all("not given" in sentence for sentence in neither)
 
 

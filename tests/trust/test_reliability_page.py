@@ -26,14 +26,10 @@ def test_the_page_is_what_its_script_renders():
     assert written == page.render(), "render it again: python benchmarks/reliability/page.py"
 
 
-# broken where it was tried, with torch 2.11, and to be tried again: a graph with thresholds does not compile there
-BROKEN = ["CUDA, float32, compiled: probabilities within 0.0001 and angles within 0.1°"]
-
-
-def test_every_promise_was_kept_but_for_those_that_are_named_here():
+def test_every_promise_was_kept():
     broken = [finding["promise"] for finding in page.findings() if not finding["kept"]]
     assert len(page.findings()) > 50
-    assert broken == BROKEN
+    assert broken == []
 
 
 @pytest.mark.parametrize("title", ITEMS)

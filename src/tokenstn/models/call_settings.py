@@ -55,8 +55,8 @@ class CallSettings:
     "torch", also compiled or exported by torch, or "onnx".
     """
 
-    views: int | str | None = "auto"
-    auto: AutoViews | None = AutoViews()
+    views: int | str | None
+    auto: AutoViews | None  # without a default: torch 2.11 does not trace one that is an object
     sampling: str = "probable"
     precision: str = "float32"
     execution: str = "torch"

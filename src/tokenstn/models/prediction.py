@@ -112,9 +112,9 @@ def answer_entropy(probabilities: Tensor, multi_label: bool = False) -> Tensor:
     >>> answer_entropy(torch.tensor([0.5, 0.5]))
     tensor(0.6931)
     """
-    each = torch.special.entr(probabilities)
+    each = -torch.xlogy(probabilities, probabilities)  # not entr: torch 2.11 cannot write that as ONNX
     if multi_label:
-        each = each + torch.special.entr(1 - probabilities)
+        each = each - torch.xlogy(1 - probabilities, 1 - probabilities)
     return each.sum(-1)
 
 

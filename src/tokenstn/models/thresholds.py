@@ -132,7 +132,7 @@ class Thresholds:
     ``settings``: the model as it was called on the calibration images. Under others the uncertainties are distributed
     differently and nothing is promised, so that the flags are not given there (:meth:`holds_for`, :meth:`why_not`).
 
-    >>> Thresholds(of_class=None, of_pose=None, settings=CallSettings()).sentences[0]
+    >>> Thresholds(of_class=None, of_pose=None, settings=CallSettings("auto", AutoViews())).sentences[0]
     'class_uncertain: not given, because no image with a label was there to calibrate it'
     """
 
