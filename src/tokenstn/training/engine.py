@@ -52,7 +52,7 @@ class Machine:
     accumulate: batches for one step of the optimizer. compile: whether torch compiles the networks. logger: the name of
     one more of Lightning's loggers, such as WandbLogger. workers: processes that read images. on_bad: ``raise`` an
     error for an image that cannot be read, or ``skip`` it. on_nonfinite: ``stop`` where a loss or a gradient is not
-    finite, or ``skip`` that step.
+    finite, ``retry`` that step in float32, or ``skip`` it.
     """
 
     accelerator: str = "auto"
@@ -80,7 +80,7 @@ class Trained:
     """What is left of a run beside the weights: the last figures, what was frozen, and the state of each primitive.
 
     epochs: how many were run. unreadable: images that were left out, name → reason. skipped_steps: how many were left
-    out, because their loss or gradient was not finite.
+    out or computed again, because their loss or gradient was not finite.
     """
 
     figures: dict[str, float]
@@ -216,8 +216,9 @@ def _fit(
     if request.asked is not None:  # in the last epoch
         raise stopped_by(request.asked, last)
     if recipe.patience is not None:
-        best_weights = torch.load(checkpoints / "best.ckpt", map_location="cpu", weights_only=True)["state_dict"]
-        module.load_state_dict(best_weights)
+        best_weights = torch.load(checkpoints / "best.ckpt", map_location="cpu", weights_only=True)
+        module.frozen.put_back(best_weights)
+        module.load_state_dict(best_weights["state_dict"])
     if trainer.global_step == 0:
         raise ValueError(
             f"{len(table.split('train'))} training images make no batch of {recipe.batch_size} for each of "

@@ -26,6 +26,7 @@ from tokenstn.training.alignment import absolute_alignment, relative_alignment, 
 from tokenstn.training.corners import vary_corners
 from tokenstn.training.epoch_log import EpochLog
 from tokenstn.training.freezing import keep_frozen_parts_in_eval
+from tokenstn.training.frozen_state import FrozenState
 from tokenstn.training.loading import EpochLoader
 from tokenstn.training.losses import classification_loss, kl_loss
 from tokenstn.training.poses import draw_pose_pairs, draw_poses, image_noise
@@ -48,7 +49,9 @@ class PosedBatch:
 
 
 class Training(lightning.LightningModule):
-    """What both have in common: AdamW, warm-up and cosine, frozen parts in evaluation mode, images to the device."""
+    """What all have in common: AdamW, warm-up and cosine, frozen parts in evaluation mode, images to the device."""
+
+    model: Any  # a TokenSTN, or a rival
 
     def __init__(self, recipe: Recipe, preprocessing: Preprocessing, seed: int) -> None:
         super().__init__()
@@ -58,6 +61,7 @@ class Training(lightning.LightningModule):
         self._sums: dict[str, Tensor] = {}  # of this epoch: (sum over images, how many) for each figure
         self._in_epoch = False
         self._place: dict[str, int] | None = None  # where to go on
+        self._frozen: FrozenState | None = None
 
     def train(self, mode: bool = True) -> Training:
         super().train(mode)
@@ -70,6 +74,13 @@ class Training(lightning.LightningModule):
         images = batch["image"].to(device, non_blocking=True) if held is None else held.on(device, batch["places"])
         labels = batch["label"].to(device, non_blocking=True)
         return {**batch, "image": images, "label": labels, "known": labelled_places(batch)}
+
+    @property
+    def frozen(self) -> FrozenState:
+        """What checkpoints leave out."""
+        if self._frozen is None:
+            self._frozen = FrozenState(self, self.model.classifier)
+        return self._frozen
 
     def on_fit_start(self) -> None:
         for logger in self.trainer.loggers:
@@ -114,8 +125,13 @@ class Training(lightning.LightningModule):
             "last": self.last,
             "unreadable": dict(self.unreadable),
         }
+        self.frozen.leave_out(checkpoint)
+        for logger in self.trainer.loggers:  # or a kill would leave a hole in it
+            if isinstance(logger, EpochLog):
+                logger.write()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.frozen.put_back(checkpoint)
         so_far = checkpoint.get("so_far", {})
         self._sums, self.last = so_far.get("sums", {}), so_far.get("last", {})
         self.unreadable, self._place = so_far.get("unreadable", {}), so_far.get("place")
@@ -134,9 +150,28 @@ class Training(lightning.LightningModule):
         """The parameters that are trained, in groups with a learning rate of their own where it differs."""
         return [{"params": [parameter for parameter in self.parameters() if parameter.requires_grad]}]
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """By the norm. Lightning would not for an optimizer in one kernel, which unscales gradients where they are."""
+        if not optimizer.defaults["fused"]:
+            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        elif gradient_clip_val:
+            weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+            nn.utils.clip_grad_norm_(weights, gradient_clip_val)
+
     def configure_optimizers(self) -> Any:
         recipe, steps = self.recipe, int(self.trainer.estimated_stepping_batches)
-        optimizer = torch.optim.AdamW(self.trained_groups(), lr=recipe.rate, weight_decay=recipe.weight_decay)
+        scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
+        optimizer = torch.optim.AdamW(
+            self.trained_groups(),
+            lr=recipe.rate,
+            weight_decay=recipe.weight_decay,
+            fused=self.device.type == "cuda" and self.trainer.world_size == 1 and not scaled,
+        )
         warmup = max(1, round(recipe.warmup * steps))
 
         def factor(step: int) -> float:
