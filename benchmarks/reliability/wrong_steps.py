@@ -29,7 +29,12 @@ KINDS = ("loss", "gradient", "activations")
 RECIPE = replace(CLASSIFIER, epochs=3, batch_size=8, rate=1e-3)
 PREPARED = Preprocessing((24, 24), (0.5,) * 3, (0.25,) * 3)
 SHOWN = 8  # images in a batch
-Policy = Literal["stop", "skip"]
+Policy = Literal["stop", "retry", "skip"]
+ENDS: dict[Policy, str] = {
+    "stop": "ends the run",
+    "retry": "is computed again in float32, and the run ends as if nothing had been",
+    "skip": "is left out and changes nothing",
+}
 
 
 def wrong_steps(drill: Drill, folder: Path, each: int, draw: random.Random) -> None:
@@ -37,14 +42,16 @@ def wrong_steps(drill: Drill, folder: Path, each: int, draw: random.Random) -> N
     keeping.SECONDS = 0.0
     table = _table(folder / "photos")
     steps = len(table.split("train")) // RECIPE.batch_size
-    for policy in ("stop", "skip"):
+    undisturbed = _network()
+    train_classifier(undisturbed, table, RECIPE, folder / "undisturbed", machine=_machine("stop"))
+    for policy, ends in ENDS.items():
         wrong: list[str] = []
         for kind in KINDS:
             for number in range(each):
                 at = (draw.randrange(RECIPE.epochs), draw.randrange(steps))
                 run = folder / f"{policy}-{kind}-{number}"
-                wrong += [f"{kind} in step {at}: {problem}" for problem in _try(table, run, policy, kind, at, steps)]
-        ends = "ends the run" if policy == "stop" else "is left out and changes nothing"
+                problems = _try(table, run, policy, kind, at, steps, undisturbed.state_dict())
+                wrong += [f"{kind} in step {at}: {problem}" for problem in problems]
         drill.found(
             f"a step with a loss or gradient that is not finite {ends}; its images are named (--on_nonfinite={policy})",
             f"{len(KINDS) * each} steps that went wrong, a third each in the loss, the gradient and the activations: "
@@ -72,8 +79,16 @@ def explosions(drill: Drill, folder: Path) -> None:
     )
 
 
-def _try(table: ImageTable, out: Path, policy: Policy, kind: str, at: tuple[int, int], steps: int) -> list[str]:
-    """Train with one wrong step, and say what is not as promised."""
+def _try(
+    table: ImageTable,
+    out: Path,
+    policy: Policy,
+    kind: str,
+    at: tuple[int, int],
+    steps: int,
+    undisturbed: dict[str, Tensor],
+) -> list[str]:
+    """Train with one wrong step, and say what is not as promised; undisturbed: the weights of a run without it."""
     problems, seen, error = [], [], ""
     model = _network()
     with _broken(kind, at, seen):
@@ -89,21 +104,23 @@ def _try(table: ImageTable, out: Path, policy: Policy, kind: str, at: tuple[int,
         problems.append(f"not_finite.csv lists {listed[:2]} …")
     if policy == "stop" and (f"not finite in step {step} (epoch {at[0]})" not in error or names[0] not in error):
         problems.append(f"it says “{error}”")
-    if policy == "skip" and (trained is None or trained.skipped_steps != 1 or not _is_finite(trained)):
+    if policy != "stop" and (trained is None or trained.skipped_steps != 1 or not _is_finite(trained)):
         problems.append(f"the run ends with “{error}”, {trained}")
     if policy == "skip" and not _same(seen[1], seen[2]):
         problems.append("weights, moments or statistics have changed in the step")
+    if policy == "retry" and not _same(undisturbed, model.state_dict()):
+        problems.append("the weights at the end are not those of a run without a wrong step")
     return problems + _broken_checkpoints(out)
 
 
 @contextmanager
 def _broken(kind: str, at: tuple[int, int], seen: list[Any]) -> Iterator[None]:
-    """Break one step; ``seen`` gets its rows, and the state before and after."""
+    """Break one step, when it is first computed; ``seen`` gets its rows, and the state before and after."""
     whole, start = ClassifierTraining.training_step, ClassifierTraining.on_train_batch_start
     end = getattr(ClassifierTraining, "on_train_batch_end")  # noqa: B009
 
     def training_step(self: ClassifierTraining, batch: dict[str, Any], number: int) -> Tensor | None:
-        if (self.current_epoch, number) != at:
+        if (self.current_epoch, number) != at or seen:
             return whole(self, batch, number)
         seen.append(batch["index"].tolist())
         seen.append(_state(self))

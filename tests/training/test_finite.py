@@ -58,6 +58,27 @@ def broken(monkeypatch):
     return make
 
 
+@pytest.fixture
+def broken_once(monkeypatch):
+    """Break the loss or the gradient of some steps (epoch, batch) when they are computed for the first time."""
+
+    def make(kind: str, at: set[tuple[int, int]]) -> None:
+        whole, left = ClassifierTraining.training_step, set(at)
+
+        def step(self, batch, number):
+            loss = whole(self, batch, number)
+            if (self.current_epoch, number) in left:
+                left.remove((self.current_epoch, number))
+                if kind == "gradient":
+                    loss.register_hook(lambda gradient: gradient * INF)
+                return loss * NAN if kind == "loss" else loss
+            return loss
+
+        monkeypatch.setattr(ClassifierTraining, "training_step", step)
+
+    return make
+
+
 def train(out, machine=ONE_PROCESS):
     model = normed()
     return model, train_classifier(model, shapes(), SHORT, out, machine=machine)
@@ -108,6 +129,24 @@ def test_steps_that_are_left_out_are_counted_and_the_run_learns(tmp_path, broken
     model, trained = train(tmp_path, SKIP)
     assert trained.skipped_steps == 2 and all(value == value for value in trained.figures.values())
     assert all(value.isfinite().all() for value in weights(model).values())
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("kind", ["loss", "gradient"])
+def test_a_step_that_is_computed_again_is_as_if_it_had_been_right_at_once(tmp_path, broken_once, kind, accumulate):
+    machine = replace(ONE_PROCESS, on_nonfinite="retry", accumulate=accumulate)
+    wanted, _ = train(tmp_path / "whole", machine)
+    broken_once(kind, {(0, 1), (2, 3)})
+    model, trained = train(tmp_path / "broken", machine)
+    assert trained.skipped_steps == 2 and len(listed(tmp_path / "broken")) == 2 * 16 * accumulate
+    for key, value in weights(wanted).items():
+        assert torch.equal(weights(model)[key], value), key
+
+
+def test_a_step_that_is_wrong_again_stops_the_run(tmp_path, broken):
+    broken("loss", {(1, 2)})
+    with pytest.raises(ValueError, match=r"not finite in step 6 .*, nor is it when computed again in float32"):
+        train(tmp_path, replace(ONE_PROCESS, on_nonfinite="retry"))
 
 
 def test_ten_such_steps_in_a_row_are_too_many(tmp_path, broken):

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import lightning
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn, optim
 
 from tokenstn.system.files import write_text
 
-OnNonfinite = Literal["stop", "skip"]
+OnNonfinite = Literal["stop", "retry", "skip"]
 MOST_IN_A_ROW = 10  # steps that may be left out one after another
 NAMED = 3  # images in a sentence
 FILE = "not_finite.csv"
@@ -35,9 +35,10 @@ class WrongStep:
 class FiniteSteps(lightning.Callback):
     """Looks at the loss and the gradients of every step of the optimizer.
 
-    Where they are not finite, ``stop`` ends the run; ``skip`` leaves the step out: weights, moments and the running
-    statistics of a BatchNorm stay as they were, and the schedule goes on. Ten such steps in a row end the run, too. The
-    images of every such step are listed in ``not_finite.csv``.
+    Where they are not finite, ``stop`` ends the run; ``retry`` computes the step again in float32, and ends the run
+    where that does not help; ``skip`` leaves the step out: weights, moments and the running statistics of a BatchNorm
+    stay as they were, and the schedule goes on. Ten such steps in a row end the run, too. The images of every such step
+    are listed in ``not_finite.csv``.
 
     Gradients are averaged over processes before, so that all of them decide alike. In half precision with a scaled
     loss, gradients that overflow are the scaler's business: it leaves the step out and scales less. With ``stop`` a GPU
@@ -49,13 +50,14 @@ class FiniteSteps(lightning.Callback):
     """
 
     def __init__(self, on_nonfinite: OnNonfinite, name: Callable[[int], str], out: Path) -> None:
-        if on_nonfinite not in ("stop", "skip"):
-            raise ValueError(f"on_nonfinite={on_nonfinite!r}: stop or skip")
+        if on_nonfinite not in get_args(OnNonfinite):
+            raise ValueError(f"on_nonfinite={on_nonfinite!r}: one of {', '.join(get_args(OnNonfinite))}")
         self._policy, self._name, self._path = on_nonfinite, name, out / FILE
         self.found: list[WrongStep] = []
         self._in_a_row = 0
         self._losses: list[Tensor] = []
         self._rows: list[int] = []
+        self._batches: list[tuple[Any, int]] = []  # of this step, to be computed again
         self._statistics: dict[Tensor, Tensor] = {}
         self._waiting: Callable[[], object] | None = None
 
@@ -70,10 +72,12 @@ class FiniteSteps(lightning.Callback):
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         if batch_idx % trainer.accumulate_grad_batches == 0:
-            self._losses, self._rows = [], []
-            if self._policy == "skip":
+            self._losses, self._rows, self._batches = [], [], []
+            if self._policy != "stop":
                 self._statistics = {values: values.clone() for values in _running_statistics(pl_module)}
         self._rows += batch["index"].tolist()
+        if self._policy == "retry":
+            self._batches.append((batch, batch_idx))
 
     def on_before_backward(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, loss: Tensor
@@ -94,6 +98,28 @@ class FiniteSteps(lightning.Callback):
             optimizer.zero_grad(set_to_none=True)  # without gradients nothing moves, neither weights nor moments
             for values, before in self._statistics.items():
                 values.copy_(before)
+            if self._policy == "retry":
+                self._compute_again(trainer, pl_module, optimizer)
+
+    def _compute_again(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule, optimizer: optim.Optimizer
+    ) -> None:
+        """The gradients of this step in float32, from the same images at the same poses; refuses them if not finite."""
+        self._losses = []
+        with torch.enable_grad(), torch.autocast(module.device.type, enabled=False):
+            for batch, number in self._batches:
+                module.on_train_batch_start(batch, number)  # the same noise
+                loss = module.training_step(batch, number)
+                assert isinstance(loss, Tensor)  # it was one, or it would not be here
+                (loss / trainer.accumulate_grad_batches).backward()
+                self._losses.append(loss.detach())
+        if trainer.world_size > 1:  # what averages gradients by itself listens to the first way back alone
+            for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
+                if weight.grad is not None:
+                    weight.grad = trainer.strategy.reduce(weight.grad, reduce_op="mean")
+        if not all(_Seen(self._is_finite(trainer, optimizer)).values()):
+            raise ValueError(self._sentence(self.found[-1]))
+        self._in_a_row = 0
 
     def look(self) -> None:
         """At the step before, where that has not been done yet."""
@@ -148,7 +174,8 @@ class FiniteSteps(lightning.Callback):
         more = len(wrong.images) - NAMED
         few = ", ".join(wrong.images[:NAMED]) + (f" and {more} more" if more > 0 else "")
         again = f", for {self._in_a_row} steps in a row" if self._in_a_row > 1 else ""
-        skip = ", or leave such steps out and go on: --on_nonfinite=skip --resume=true" * (self._policy == "stop")
+        again += ", nor is it when computed again in float32" if self._policy == "retry" else ""
+        skip = ", or leave such steps out and go on: --on_nonfinite=skip --resume=true" * (self._policy != "skip")
         return (
             f"the {wrong.what} is not finite in step {wrong.step} (epoch {wrong.epoch}){again}, with the images {few} "
             f"(all are listed in {self._path}): start again with a lower --rate or --precision 32-true{skip}"

@@ -40,7 +40,7 @@ def train(
     mirror: bool = False,
     seed: int = 0,
     on_bad: Literal["raise", "skip"] = "raise",
-    on_nonfinite: Literal["stop", "skip"] = "stop",
+    on_nonfinite: Literal["stop", "retry", "skip"] = "stop",
     accelerator: str = "auto",
     devices: int | str = "auto",
     num_nodes: int = 1,
@@ -82,7 +82,8 @@ def train(
         mirror: also show the classifier mirrored images, where left and right carry no meaning.
         seed: of everything that is drawn.
         on_bad: raise an error for an image that cannot be read, or skip and count it.
-        on_nonfinite: stop where a loss or a gradient is not finite, or skip that step; not_finite.csv names its images.
+        on_nonfinite: stop where a loss or a gradient is not finite, retry that step in float32, or skip it;
+            not_finite.csv names its images.
         accelerator: cpu, gpu or auto, as Lightning takes it.
         devices: how many, as Lightning takes it.
         num_nodes: machines in a cluster.

@@ -161,8 +161,8 @@ def say_what_happened(out: Console, trained: Trained) -> None:
             ],
         )
     if trained.skipped_steps:
-        count = f"{trained.skipped_steps} steps were left out, because their loss or gradient was not finite"
-        warn(out, [f"{count}; not_finite.csv names their images"])
+        count = f"the loss or gradient of {trained.skipped_steps} steps was not finite"
+        warn(out, [f"{count}, and they were left out or computed again; not_finite.csv names their images"])
     warn(out, (health.sentence for health in trained.collapse.values() if health.collapsed))
 
 
