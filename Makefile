@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint types architecture pytest browser install docs lowest quickstart picture clean
+.PHONY: test lint types architecture pytest browser install docs lowest audit quickstart picture clean
 
 test: lint types architecture pytest
 
@@ -47,6 +47,12 @@ lowest: $(INSTALLED)
 	build/lowest/bin/pip install --quiet --requirement constraints-lowest.txt pytest hypothesis
 	$(BIN)/python benchmarks/reliability/compatibility.py --lowest build/lowest/bin/python
 	$(BIN)/python benchmarks/reliability/page.py
+
+# known holes in the tested versions, from a database on the network; tests/trust/advisories.txt is what tests know
+audit:
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet pip-audit
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 # a classifier that breaks when the camera turns, and its repair: a small ViT on embedded digits, two CPU cores
 quickstart: $(INSTALLED)

@@ -5,7 +5,9 @@ from importlib import metadata
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from . import licences
 
@@ -66,9 +68,38 @@ def test_tested_versions_are_among_those_that_are_asked_for(name):
         assert version is None or version in requirement.specifier, f"{requirement} is not {version}"
 
 
-def test_the_lowest_versions_are_no_higher_than_the_newest():
-    from packaging.version import Version
+def advisories():
+    """(package, versions, why) of what must not be used."""
+    lines = (ROOT / "tests" / "trust" / "advisories.txt").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        if line and not line.startswith("#"):
+            name, versions, why = line.split(maxsplit=2)
+            yield canonicalize_name(name), SpecifierSet(versions), why
 
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-lowest.txt"])
+def test_no_tested_version_is_known_to_be_dangerous(name):
+    versions = pinned(name)
+    known = [f"{package} {versions[package]}: {why}" for package, bad, why in advisories() if package in versions
+             and versions[package] in bad]  # fmt: skip
+    assert known == []
+
+
+def test_single_releases_that_are_dangerous_are_left_out():
+    ranges = {canonicalize_name(one.name): one.specifier for one in licences.asked_for(())}
+    for package, bad, why in advisories():
+        alone = [clause.version for clause in bad if clause.operator == "=="]
+        assert not any(version in ranges[package] for version in alone), f"{package}: {why}"
+
+
+def test_what_is_asked_for_begins_at_the_lowest_version_that_was_tested():
+    lowest = pinned("constraints-lowest.txt")
+    for requirement in licences.asked_for(()):
+        begins = [clause.version for clause in requirement.specifier if clause.operator == ">="]
+        assert list(map(Version, begins)) == [Version(lowest[canonicalize_name(requirement.name)])], requirement
+
+
+def test_the_lowest_versions_are_no_higher_than_the_newest():
     newest, lowest = pinned("constraints.txt"), pinned("constraints-lowest.txt")
     asked = {canonicalize_name(one.name) for one in licences.asked_for(())}
     assert asked <= lowest.keys(), "a direct dependency without a lowest version"
