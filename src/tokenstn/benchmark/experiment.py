@@ -151,7 +151,9 @@ class TuningSpec:
 
 @dataclass(frozen=True)
 class EvaluationSpec:
-    """batch_size, draws of the bootstrap, controls of the first orbit, cost: FLOPs and times at ``cost_views``."""
+    """batch_size, draws of the bootstrap; controls: whether the row of reference has them, on the first orbit; cost:
+    FLOPs and times at ``cost_views``.
+    """
 
     batch_size: int = 64
     draws: int = 100

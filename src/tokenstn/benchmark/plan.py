@@ -100,7 +100,7 @@ class Planner:
             "orbits": {name: asdict(orbit) for name, orbit in self._orbits(phase).items()},
             "views": spec.views,
             "sampling": spec.sampling,
-            "evaluation": plain_evaluation(self.experiment, phase),
+            "evaluation": plain_evaluation(self.experiment, row, phase),
         }
         need = classifier.key if training is None else training.key
         cell = Task("cell", config, label=f"judge {label}", group=f"cell/{row}", needs=(need,), **common)
@@ -143,13 +143,14 @@ class Planner:
         return orbits
 
 
-def plain_evaluation(experiment: Experiment, phase: Phase) -> dict[str, Any]:
-    """How cells are judged, as JSON; choosing needs the accuracy alone."""
+def plain_evaluation(experiment: Experiment, row: str, phase: Phase) -> dict[str, Any]:
+    """How the cells of a row are judged, as JSON; choosing needs the accuracy alone."""
     wanted = experiment.evaluation
+    controlled = wanted.controls and row == experiment.reference
     settings = {
         **asdict(wanted),
         "cost_views": list(wanted.cost_views),
-        "controls": experiment.first_orbit if wanted.controls else None,
+        "controls": experiment.first_orbit if controlled else None,
     }
     return settings if phase == "final" else {**settings, "controls": None, "cost": False, "draws": 1}
 
