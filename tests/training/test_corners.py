@@ -2,7 +2,7 @@
 
 import torch
 
-from tokenstn.geometry import Pose, hide_corners, warp
+from tokenstn.geometry import Pose, hide_corners, invert, warp
 from tokenstn.training.corners import BORDER, HIDDEN, vary_corners
 
 COUNT, SIDE = 400, 24
@@ -13,7 +13,7 @@ REFLECTED = warp(IMAGES, MATRIX, inverse=True)
 
 def varied(epoch: int = 0, rows: slice = slice(None), draw: int = 0) -> torch.Tensor:
     index = torch.arange(COUNT)[rows]
-    return vary_corners(REFLECTED[rows], IMAGES[rows], MATRIX[rows], 0, epoch, index, draw)
+    return vary_corners(REFLECTED[rows], IMAGES[rows], invert(MATRIX[rows]), 0, epoch, index, draw)
 
 
 def same(images: torch.Tensor, others: torch.Tensor) -> torch.Tensor:

@@ -16,12 +16,12 @@ BORDER, HIDDEN = 0.25, 0.25  # shares of the images; the others keep their refle
 
 
 def vary_corners(
-    posed: Tensor, images: Tensor, matrix: Tensor, seed: int, epoch: int, index: Indices, draw: int = 0
+    posed: Tensor, images: Tensor, read: Tensor, seed: int, epoch: int, index: Indices, draw: int = 0
 ) -> Tensor:
     """Images at a pose ``(B, C, H, W)``, some with their border continued instead of reflected, some without corners.
 
     Args:
-        posed: with reflection padding, from ``images`` and their poses ``matrix (B, 3, 3)``.
+        posed: with reflection padding, from ``images``, where ``read (B, 3, 3)`` says.
         index, draw: the number of each image in its data set, and which of its copies this is.
     """
     share = torch.from_numpy(uniform(index, seed, epoch, CORNERS, draw))
@@ -29,5 +29,5 @@ def vary_corners(
         chosen.nonzero().flatten().to(posed.device, non_blocking=True)
         for chosen in (share < BORDER, share > 1 - HIDDEN)
     )
-    continued = warp(images[border], matrix[border], inverse=True, padding="border", validate=False)
+    continued = warp(images[border], read[border], padding="border", validate=False)
     return posed.index_copy(0, border, continued).index_copy(0, hidden, hide_corners(posed[hidden]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lightning
@@ -29,7 +29,7 @@ from tokenstn.training.freezing import keep_frozen_parts_in_eval
 from tokenstn.training.frozen_state import FrozenState
 from tokenstn.training.loading import EpochLoader
 from tokenstn.training.losses import classification_loss, kl_loss
-from tokenstn.training.poses import draw_pose_pairs, draw_poses, image_noise
+from tokenstn.training.poses import draw_pose_pairs, draw_poses, image_noise, with_inverse
 from tokenstn.training.recipes import Recipe
 
 Batch = dict[str, Any]
@@ -58,7 +58,7 @@ class Training(lightning.LightningModule):
         self.recipe, self.preprocessing, self.seed = recipe, preprocessing, seed
         self.unreadable: dict[str, str] = {}  # name → reason, of images that were left out
         self.last: dict[str, float] = {}  # the figures of the last finished epoch, with its number and step
-        self._sums: dict[str, Tensor] = {}  # of this epoch: (sum over images, how many) for each figure
+        self._sums: dict[str, Tensor] = {}  # of this epoch: names → (2, names), the sum over images and how many
         self._in_epoch = False
         self._place: dict[str, int] | None = None  # where to go on
         self._frozen: FrozenState | None = None
@@ -99,13 +99,17 @@ class Training(lightning.LightningModule):
 
     def note(self, figures: Mapping[str, Tensor], images: int) -> None:
         """Take the figures of a batch of so many images into the means over this epoch, but for those that are none."""
-        for name, value in figures.items():
-            both = images * torch.stack((value.detach(), torch.ones_like(value)))
-            both = torch.where(torch.isfinite(value), both, 0.0)
-            self._sums[name] = self._sums[name].to(both) + both if name in self._sums else both
+        values, names = torch.stack([value.detach() for value in figures.values()]), " ".join(figures)
+        both = images * torch.stack((values, torch.ones_like(values)))
+        both = torch.where(torch.isfinite(values), both, 0.0)
+        self._sums[names] = self._sums[names].to(both) + both if names in self._sums else both
 
     def on_train_epoch_end(self) -> None:
-        for name, (total, count) in self._sums.items():
+        found: dict[str, Tensor] = {}
+        for names, sums in self._sums.items():
+            for name, both in zip(names.split(), sums.unbind(1), strict=True):
+                found[name] = found[name] + both if name in found else both
+        for name, (total, count) in found.items():
             if count > 0:
                 self.log(name, total / count, prog_bar=name == "train/loss")
         self._sums, self._in_epoch = {}, False
@@ -141,10 +145,10 @@ class Training(lightning.LightningModule):
         self.unreadable.update(batch.get("bad", ()))
         return to_float(batch["image"], self.preprocessing.mean, self.preprocessing.std)
 
-    def at_pose(self, images: Tensor, pose: Pose) -> tuple[Tensor, Pose]:
-        """The images ``(B, C, h, w)`` at a pose, and that pose on their device."""
-        pose = Pose(*(getattr(pose, field.name).to(images.device, non_blocking=True) for field in fields(pose)))
-        return warp(images, pose.matrix, inverse=True, validate=False), pose
+    def at_pose(self, images: Tensor, pose: Pose) -> tuple[Tensor, Pose, Tensor]:
+        """The images ``(B, C, h, w)`` at a pose, that pose, and where they were read ``(B, 3, 3)``, on their device."""
+        pose, read = with_inverse(pose, images.device)
+        return warp(images, read, validate=False), pose, read
 
     def trained_groups(self) -> list[dict[str, Any]]:
         """The parameters that are trained, in groups with a learning rate of their own where it differs."""
@@ -229,7 +233,7 @@ class ClassifierTraining(Training):
         # a reflection alone is upside down: half a turn makes it left-right
         half_turn = torch.where(slightly.reflection < 0, math.pi, 0.0)
         slightly = replace(slightly, rotation=slightly.rotation + half_turn)
-        images, _ = self.at_pose(images, slightly)
+        images, *_ = self.at_pose(images, slightly)
         model = self.model
         return classification_loss(model(images).probabilities, labels, model.multi_label, self.recipe.label_smoothing)
 
@@ -288,15 +292,15 @@ class RectifierTraining(Training):
         primitives = model.primitives if recipe.apply_poses else ()
         terms: dict[str, Tensor] = {}
         if self.upright or not recipe.alignment:
-            posed, pose = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
-            posteriors = model.localize(self.as_seen(posed, images, pose, index))
+            posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
+            posteriors = model.localize(self.as_seen(posed, images, read, index))
             aligned = absolute_alignment(posteriors, pose) if recipe.alignment else {}
         else:
             first, second = draw_pose_pairs(primitives, self.seed, self.current_epoch, index)
-            posed, pose = self.at_pose(images, first)
-            other, other_pose = self.at_pose(images, second)
-            posteriors = model.localize(self.as_seen(posed, images, pose, index))
-            others = model.localize(self.as_seen(other, images, other_pose, index, draw=1))
+            posed, pose, read = self.at_pose(images, first)
+            other, other_pose, other_read = self.at_pose(images, second)
+            posteriors = model.localize(self.as_seen(posed, images, read, index))
+            others = model.localize(self.as_seen(other, images, other_read, index, draw=1))
             aligned = relative_alignment(posteriors, others, pose, other_pose)
         for name, term in aligned.items():
             terms[f"alignment_{name}"] = recipe.alignment * term
@@ -312,18 +316,18 @@ class RectifierTraining(Training):
             terms["variance"] = recipe.variance * variance_preserving(posteriors, pose)
         return terms
 
-    def as_seen(self, posed: Tensor, images: Tensor, pose: Pose, index: Tensor, draw: int = 0) -> Tensor:
+    def as_seen(self, posed: Tensor, images: Tensor, read: Tensor, index: Tensor, draw: int = 0) -> Tensor:
         """What the localizer gets to see of images at a pose, ``(B, C, h, w)``: the same, but for the corners."""
         if not self.recipe.vary_corners:
             return posed
-        return vary_corners(posed, images, pose.matrix, self.seed, self.current_epoch, index, draw)
+        return vary_corners(posed, images, read, self.seed, self.current_epoch, index, draw)
 
     def validation_step(self, batch: Batch, number: int) -> dict[str, PosedBatch] | None:
         """Every validation image as it comes and at one random pose of its own, the same in every epoch."""
         images = self.images(batch)
         if len(images) == 0:
             return None
-        posed, pose = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
+        posed, pose, _ = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
         as_it_comes, moved = self.model.localize(images), self.model.localize(posed)
         measured: dict[str, Tensor] = {}
         if self.labelled and len(labelled_places(batch)):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Pose, Primitive, Reflection, Rotation, Scale, as_primitives, wrap_angle
+from tokenstn.geometry.affine import unchecked_inverse
 from tokenstn.posteriors.circular import BINS, STEP
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -57,6 +58,25 @@ def draw_pose_pairs(primitives: Iterable[str | Primitive], seed: int, epoch: int
             angle = wrap_angle(first.rotation.double() + STEP * turns).float()
             second = Pose.of(rotation=angle, scale=second.scale)
     return first, second
+
+
+def with_inverse(pose: Pose, device: torch.device) -> tuple[Pose, Tensor]:
+    """A pose of batch shape ``(B,)``, and the inverse of its matrix ``(B, 3, 3)``, on a device.
+
+    The inverse is worked out where the pose is, and all of it goes over in one piece: a GPU is not asked for twenty
+    small things.
+
+    >>> pose, inverse = with_inverse(draw_poses(("rotation",), 0, 0, [7, 8]), torch.device("cpu"))
+    >>> torch.allclose(inverse @ pose.matrix, torch.eye(3), atol=1e-6)
+    True
+    """
+    columns = [value if value.ndim == 2 else value.unsqueeze(1) for value in vars(pose).values()]
+    inverse = unchecked_inverse(pose.matrix)
+    widths = [column.shape[1] for column in columns]
+    together = torch.cat((*columns, inverse.flatten(1)), 1).to(device, non_blocking=True)
+    *parts, inverse = together.split([*widths, 9], 1)
+    moved = Pose(*(part if width == 2 else part.squeeze(1) for part, width in zip(parts, widths, strict=True)))
+    return moved, inverse.unflatten(1, (3, 3))
 
 
 def image_noise(seed: int, epoch: int, index: Indices) -> Callable[[tuple[int, ...]], Tensor]:

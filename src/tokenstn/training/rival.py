@@ -53,7 +53,7 @@ class RivalTraining(Training):
         """Every weighted term of the rival's loss on the labelled images ``(B, C, h, w)``, by name."""
         images, labels, index = labelled(batch, images, batch["label"], batch["index"])
         epoch = self.current_epoch
-        posed, _ = self.at_pose(images, draw_poses(self.augmentation, self.seed, epoch, index))
+        posed, *_ = self.at_pose(images, draw_poses(self.augmentation, self.seed, epoch, index))
         return self.model.losses(
             posed,
             labels,
@@ -67,7 +67,7 @@ class RivalTraining(Training):
         images, labels, index = labelled(batch, self.images(batch), batch["label"], batch["index"])
         if len(labels) == 0:
             return
-        posed, _ = self.at_pose(images, draw_poses(self.augmentation, self.seed, -1, index))
+        posed, *_ = self.at_pose(images, draw_poses(self.augmentation, self.seed, -1, index))
         found = self.model(posed).probabilities
         measured = {
             "val/loss": classification_loss(found, labels, self.model.multi_label),
