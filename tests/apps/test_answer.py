@@ -42,6 +42,7 @@ def test_a_pose_is_told_in_degrees_and_pixels_of_the_photo():
         probabilities=torch.tensor([[0.25, 0.75]]), pose=pose, spread=spread,
         entropy={name: torch.tensor([0.5]) for name in spread},
         views=Views(pose.matrix.unsqueeze(1).repeat(1, 3, 1, 1), torch.tensor([[0.6, 0.4, 0.0]])),
+        disagreement=torch.tensor([0.125]),
     )  # fmt: skip
     answer = describe(model, prediction, [(300, 375)], PREPROCESSING)[0]
     assert answer["prediction"] == "b" and answer["probability"] == 0.75
@@ -51,6 +52,7 @@ def test_a_pose_is_told_in_degrees_and_pixels_of_the_photo():
     assert answer["translation_px"] == pytest.approx([15, -30], abs=1e-3)  # of a shorter side of 300
     assert answer["translation_spread_px"] == pytest.approx(3, abs=0.05)
     assert answer["scale"] == pytest.approx(0.8) and answer["views"] == 2 and answer["photo_px"] == [375, 300]
+    assert answer["disagreement"] == 0.125
     assert answer["shear"] is None and answer["mirrored"] is None  # not estimated
     assert answer["pose_ambiguous"] is None and answer["entropy"]["scale"] == 0.5
     assert json.loads(json.dumps(answer)) == answer

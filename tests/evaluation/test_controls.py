@@ -54,6 +54,26 @@ def test_a_localizer_that_needs_seams_is_caught_by_exact_turns():
     assert not found["exact quarter turns"].warns, "a warped quarter turn has no seam either"
 
 
+class OftenBlind(HonestSTN):
+    """Does not find the angle of the first images of a batch where their corners are hidden."""
+
+    def __init__(self, blind: int) -> None:
+        super().__init__()
+        self.blind = blind
+
+    def angle(self, images):
+        hidden = images[:, :, 0, 0].amax(1) == images[:, :, -1, -1].amax(1)
+        found = super().angle(images)
+        return torch.where(hidden & (torch.arange(len(images)) < self.blind), torch.zeros(len(images)), found)
+
+
+def test_a_gap_that_may_be_chance_is_said_and_is_no_warning():
+    one, all_of_them = (controls(OftenBlind(blind), table_of(10))["circular mask"] for blind in (1, 10))
+    assert one.reference - one.accuracy == pytest.approx(0.025) and not one.warns
+    assert "2.5 ± 4.9 points apart; which 10 images do not tell from chance" in one.sentence
+    assert all_of_them.warns
+
+
 def test_exact_quarter_turns_are_turns_of_the_pixels():
     square = table_of(1).items[0]
     for quarter in range(4):

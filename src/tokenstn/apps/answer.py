@@ -51,6 +51,7 @@ def describe(
     views = [1] * len(probabilities)
     if prediction.views is not None:
         views = (prediction.views.weights > 0).sum(1).tolist()
+    apart = [None] * len(probabilities) if prediction.disagreement is None else prediction.disagreement.tolist()
     answers: list[Answer] = []
     for row, (shares, classes) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
         several = [names[k] for k in (probabilities[row] > 0.5).nonzero().flatten().tolist()]
@@ -62,6 +63,7 @@ def describe(
                 **_pose(columns, row),
                 "entropy": _entropies(columns, row),
                 "views": views[row],
+                "disagreement": None if apart[row] is None else _round(apart[row]),
                 "pose_ambiguous": _flag(prediction.pose_ambiguous, row),
                 "class_uncertain": _flag(prediction.class_uncertain, row),
                 "poses": model.poses,

@@ -47,6 +47,7 @@ class PredictAnswer(BaseModel):
     mirrored: bool | None = Field(description="left-right")
     entropy: dict[str, float] = Field(description="of the belief about each primitive: 0 certain, 1 no idea")
     views: int = Field(description="poses that were looked at")
+    disagreement: float | None = Field(description="of the answers in these poses, nats; 0 where one was enough")
     pose_ambiguous: bool | None = Field(description="several poses fit; null without thresholds for this call")
     class_uncertain: bool | None = Field(description="do not trust the label; null without thresholds for this call")
     poses: Literal["absolute", "relative"] = Field(description="relative: consistent with each other, not upright")

@@ -25,6 +25,7 @@ from tokenstn.geometry import Pose, hide_corners
 from tokenstn.models import Preprocessing
 
 LARGEST_GAP = 0.01
+SURE = 1.96  # standard errors that a gap has to exceed, before it is more than chance
 QUARTERS = (0, 90, 180, 270)
 DIAGONALS = (45, 135, 225, 315)  # where the seams are
 
@@ -177,11 +178,14 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], labelled: bool,
     measured, reference = shares[f"{comparison.measured}/{who}"], shares[f"{comparison.reference}/{who}"]
     accuracy, wanted = measured.mean().item(), reference.mean().item()
     gap, error = wanted - accuracy, standard_error(reference - measured)
-    warns = abs(gap) > LARGEST_GAP + 1e-9
-    if comparison.other_rotations:  # these differ by chance as well, and only a lower share is a bad sign
-        warns = gap > LARGEST_GAP and gap > 2 * error
+    # with other rotations only a lower share is a bad sign
+    large = (gap if comparison.other_rotations else abs(gap)) > LARGEST_GAP + 1e-9
+    warns = large and abs(gap) > SURE * error
     what = "right" if labelled else "the same as unturned"
-    apart = f", {100 * abs(gap):.1f} ± {196 * error:.1f} points apart" if warns else ""
+    apart = f", {100 * abs(gap):.1f} ± {100 * SURE * error:.1f} points apart" if large else ""
+    said = comparison.gap if warns else comparison.fine
+    if large and not warns:
+        said = f"which {len(measured)} images do not tell from chance"
     return Control(
         name=comparison.name if labelled else f"{comparison.name} (consistency)",
         accuracy=accuracy,
@@ -189,8 +193,7 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], labelled: bool,
         bare_accuracy=shares[f"{comparison.measured}/bare"].mean().item(),
         warns=warns,
         sentence=(
-            f"{comparison.name}: {accuracy:.1%} {what} against {wanted:.1%} for {comparison.against}{apart}; "
-            f"{comparison.gap if warns else comparison.fine}"
+            f"{comparison.name}: {accuracy:.1%} {what} against {wanted:.1%} for {comparison.against}{apart}; {said}"
         ),
     )
 

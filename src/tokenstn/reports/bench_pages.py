@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import fmean
 
 from tokenstn.evaluation.bench_results import BenchResults
-from tokenstn.reports.bench_tables import REPORTED, bench_tables, default_columns
+from tokenstn.reports.bench_tables import REPORTED, BenchTable, bench_tables, default_columns
 from tokenstn.reports.numbers import NONE, big, count, duration
 
 
@@ -15,16 +15,21 @@ def markdown(results: BenchResults) -> str:
     """The whole page: what was run, the tables, what failed, and where the figures come from."""
     parts = [f"# {_cell(results.title)}\n", _about(results)]
     for table in bench_tables(results):
-        widths = " | ".join("---" for _ in table.columns)
-        lines = [f"| | {' | '.join(map(_cell, table.columns))} |", f"|---| {widths} |"]
-        for name, entries in zip(table.names, table.entries, strict=True):
-            texts = (f"**{_cell(e.text)}**" if e.bold else _cell(e.text) for e in entries)
-            lines.append(f"| {_cell(name)} | {' | '.join(texts)} |")
-        parts += [f"## {_cell(table.title)}\n", "\n".join(lines) + "\n"]
-        parts += ["\n".join(f"- {_cell(remark)}" for remark in table.remarks) + "\n"] if table.remarks else []
+        parts += [f"## {_cell(table.title)}\n", markdown_table(table)]
     parts += [_tuning(results)] if any(len(tuning.tries) > 1 for tuning in results.tuning) else []
     parts += [_costs(results)] if any(cell.cost and cell.cost.flops for cell in results.cells) else []
     return "\n".join(parts)
+
+
+def markdown_table(table: BenchTable) -> str:
+    """A table in Markdown, its remarks below it."""
+    widths = " | ".join("---" for _ in table.columns)
+    lines = [f"| | {' | '.join(map(_cell, table.columns))} |", f"|---| {widths} |"]
+    for name, entries in zip(table.names, table.entries, strict=True):
+        texts = (f"**{_cell(e.text)}**" if e.bold else _cell(e.text) for e in entries)
+        lines.append(f"| {_cell(name)} | {' | '.join(texts)} |")
+    remarks = ["", *(f"- {_cell(remark)}" for remark in table.remarks)] if table.remarks else []
+    return "\n".join([*lines, *remarks]) + "\n"
 
 
 def latex(results: BenchResults) -> str:
