@@ -5,7 +5,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from tokenstn.models.pretrained import from_weights
+from tokenstn.models.pretrained import fetched, from_weights
 
 VIT = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 
@@ -42,3 +42,13 @@ def test_weights_of_another_model_are_refused(tmp_path):
     saved(tmp_path / "w.safetensors", classes=3)
     with pytest.raises(ValueError, match="does not hold the weights of resnet18"):
         from_weights("resnet18", tmp_path / "w.safetensors", 3)
+
+
+def test_weights_that_cannot_be_fetched_name_the_reason_and_the_remedy(monkeypatch):
+    def unreachable(*_, **__):
+        raise OSError("no route to host\nand many lines more")
+
+    monkeypatch.setattr("timm.create_model", unreachable)
+    wanted = r"^the weights of resnet18 could not be fetched \(no route to host\): ask again$"
+    with pytest.raises(ValueError, match=wanted):
+        fetched("resnet18", "ask again", num_classes=3)

@@ -51,7 +51,9 @@ def describe(
     views = [1] * len(probabilities)
     if prediction.views is not None:
         views = (prediction.views.weights > 0).sum(1).tolist()
-    apart = [None] * len(probabilities) if prediction.disagreement is None else prediction.disagreement.tolist()
+    apart: list[Any] = [None] * len(probabilities)
+    if prediction.disagreement is not None:
+        apart = prediction.disagreement.tolist()
     answers: list[Answer] = []
     for row, (shares, classes) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
         several = [names[k] for k in (probabilities[row] > 0.5).nonzero().flatten().tolist()]

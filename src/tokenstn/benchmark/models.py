@@ -6,7 +6,6 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import timm
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.folder import load
-from tokenstn.models.pretrained import from_weights, size_argument
+from tokenstn.models.pretrained import fetched, from_weights, size_argument
 from tokenstn.system.files import written_whole
 from tokenstn.training.small_vit import SMALL_IMAGE, small_vit
 
@@ -118,7 +117,7 @@ def _network(config: dict[str, Any], files: dict[str, str], table: ImageTable) -
     if library == "timm":
         arguments |= size_argument(arch, size)
     if config["pretrained"]:
-        return timm.create_model(arch, pretrained=True, **arguments)
+        return fetched(arch, "connect to the internet once, or name a file under classifier.weights", **arguments)
     return Blueprint(library, arch, arguments).build()
 
 

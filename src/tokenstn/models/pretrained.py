@@ -1,4 +1,4 @@
-"""A timm classifier for new classes that starts from weights in a file; nothing in the file is run."""
+"""A timm classifier that starts from pretrained weights: fetched, or in a file, of which nothing is run."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ def size_argument(name: str, input_size: int | None) -> dict[str, Any]:
     with torch.device("meta"):
         made = timm.create_model(name)
     return {"img_size": input_size} if hasattr(getattr(made, "patch_embed", None), "img_size") else {}
+
+
+def fetched(name: str, remedy: str, **arguments: Any) -> nn.Module:
+    """timm's network with its pretrained weights, from the network where they are not in the cache.
+
+    Args:
+        remedy: what to do where they cannot be had, for people.
+    """
+    try:
+        return timm.create_model(name, pretrained=True, **arguments)
+    except Exception as error:  # whatever a download, a cache or a hub can throw
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"the weights of {name} could not be fetched ({reason}): {remedy}") from error
 
 
 def from_weights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import timm
 from torch import nn
@@ -12,7 +13,7 @@ from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
-from tokenstn.models.pretrained import from_weights, size_argument
+from tokenstn.models.pretrained import fetched, from_weights, size_argument
 from tokenstn.training.small_vit import small_vit
 from tokenstn.verbs.sources import ClassifierSource
 
@@ -51,20 +52,22 @@ def find_classifier(
                 f"{table.name} has no labels to train a new head with: tokenstn convert {weights} --arch {classifier} "
                 "makes a model folder of a classifier that is trained already"
             )
-        return TokenSTN(timm.create_model(classifier, pretrained=pretrained), primitives=()), True
+        return TokenSTN(_network(classifier, pretrained), primitives=()), True
     if weights is not None:
         network = from_weights(classifier, weights, len(table.classes), input_size, table.channels)
     else:
-        network = timm.create_model(
-            classifier,
-            pretrained=pretrained,
-            num_classes=len(table.classes),
-            in_chans=table.channels,
-            **size_argument(classifier, input_size),
-        )
+        shape = {"num_classes": len(table.classes), "in_chans": table.channels}
+        network = _network(classifier, pretrained, **shape, **size_argument(classifier, input_size))
     side = None if input_size is None else (input_size, input_size)
     model = TokenSTN(network, primitives=(), classes=table.classes, multi_label=table.multi_label, input_size=side)
     return model, False
+
+
+def _network(name: str, pretrained: bool, **arguments: Any) -> nn.Module:
+    if not pretrained:
+        return timm.create_model(name, pretrained=False, **arguments)
+    remedy = "connect to the internet once, give a file with --weights, or begin without: --pretrained=false"
+    return fetched(name, remedy, **arguments)
 
 
 def _own(name: str, table: ImageTable) -> TokenSTN:

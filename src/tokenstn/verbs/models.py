@@ -14,6 +14,7 @@ import tokenstn
 from tokenstn.data import ImageTable
 from tokenstn.models import TokenSTN
 from tokenstn.models.folder import ONNX
+from tokenstn.models.pretrained import fetched
 from tokenstn.system.documents import read_yaml
 from tokenstn.verbs.sources import ClassifierSource
 from tokenstn.verbs.typed import called
@@ -111,14 +112,9 @@ def _fetched(name: str, labelled: ImageTable | None, out: Console) -> nn.Module:
     if labelled is not None:
         require_outputs(name, classes, labelled)  # before anything is fetched
     out.print(f"fetching    the weights of {name}", markup=False)
-    try:
-        return timm.create_model(name, pretrained=True)
-    except Exception as error:  # whatever a download, a cache or a hub can throw
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"the weights of {name} could not be fetched ({reason}): connect to the internet once, or give a model "
-            "folder; tokenstn convert makes one from a checkpoint"
-        ) from error
+    return fetched(
+        name, "connect to the internet once, or give a model folder; tokenstn convert makes one from a checkpoint"
+    )
 
 
 def _seed_of(run: Path) -> int:
