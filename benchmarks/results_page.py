@@ -1,0 +1,302 @@
+"""The page on results and the table in the README, from what ``tokenstn bench`` has written to results/.
+
+    python benchmarks/results_page.py            # docs/results.md, its figures, and the block in README.md
+    python benchmarks/results_page.py --check    # are they what results/ gives? nothing is written
+
+results/NAME.json is enough: tables and figures are made from it. What has not been run is a line with the command that
+would, never a guess.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from tokenstn.benchmark.experiment import Experiment
+from tokenstn.benchmark.files import read_experiment
+from tokenstn.evaluation.bench_results import UPRIGHT, BenchResults, Cell, DataIdentity, OrbitScores, Row
+from tokenstn.reports.bench import read_bench, render_bench
+from tokenstn.reports.bench_pages import markdown, markdown_table
+from tokenstn.reports.bench_tables import BenchTable, Entry, bench_tables
+from tokenstn.reports.numbers import bare_points, decimal, percent
+from tokenstn.reports.trust import BARE_CONFIDENCE, uncertainty_title
+
+ROOT = Path(__file__).parents[1]
+PAGE, README, FOUND = ROOT / "docs" / "results.md", ROOT / "README.md", ROOT / "results"
+ASSETS = PAGE.parent / "assets"
+BEGIN, END = "<!-- results: written by benchmarks/results_page.py -->", "<!-- /results -->"
+
+HEAD = """# Results
+
+<!-- written by benchmarks/results_page.py from results/: change these -->
+
+Every method on the same images and the same weights, judged over the same orbits. What is on this page was measured by
+the command that stands with it; numbers that a paper reports were reached with other weights, images and orbits, stand
+in columns of their own and are not comparable. What it costs is on the page about [speed](speed.md).
+"""
+QUESTIONS = {
+    "rotmnist": "Does a classifier that has only seen upright digits, and stays frozen, read them at every angle?",
+    "moths-eu": "How do all methods do on the same weights when photos of moths are turned, resized and sheared?",
+    "medmnist": "What do twelve medical sets gain or lose in accuracy and AUC, upright and turned, with the paper's "
+    "recipe and with ours?",
+    "ablation": "What does each part of the method give? One at a time is left out or exchanged.",
+    "samples": "How many views are worth their time: 1, 2, 4, 8, 16, or as many as an image needs?",
+    "moths-ecuador": "Does what holds for EU-Moths hold for the other moths of the paper?",
+    "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views?",
+}
+HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
+LEFT_OUT = "left out of this run"
+FIGURES = {"pareto": "accuracy over the orbit against upright accuracy", "views": "accuracy against views"}
+HEADLINES = (("rotmnist", "mnist", "RotMNIST"), ("moths-eu", "eu-moths", "EU-Moths"))
+HEADLINE_ROWS = {
+    "vanilla": "vanilla",
+    "augmented": "augmented",
+    "tta": "TTA",
+    "its": "ITS",
+    "stn": "STN",
+    "pstn-gamma": "P-STN Gamma",
+    "pstn-gauss": "P-STN Gauss",
+    "tokenstn-gamma": "the paper's own TokenSTN, Gamma",
+    "tokenstn-gauss": "the paper's own TokenSTN, Gauss",
+    "tokenstn": "TokenSTN (ours)",
+}
+
+
+def render(found: Path) -> str:
+    """The page."""
+    return "\n\n".join([HEAD.strip(), *(section(found, name) for name in QUESTIONS)]) + "\n"
+
+
+def section(found: Path, name: str) -> str:
+    """One experiment: what is asked, and what ``tokenstn bench`` says of it, its headings one level lower."""
+    experiment, results = read_experiment(name), read(found, name)
+    if results is None:
+        return "\n\n".join([f"## {experiment.title}", QUESTIONS[name], not_yet(experiment)])
+    results = completed(results, experiment)
+    heading, said = re.sub("^#", "##", markdown(results), flags=re.MULTILINE).split("\n", 1)
+    shown = [f"![{what}](assets/{path.name})" for path, what in figures(found, name).items()]
+    trust = [] if name in HARDLY_TRAINED else trusted(results)
+    return "\n\n".join([heading, QUESTIONS[name], said.strip(), *shown, *trust])
+
+
+def read(found: Path, name: str) -> BenchResults | None:
+    """What an experiment has found, None where it has not been run. A quick run has another name: it shows nothing."""
+    path = found / f"{name}.json"
+    if not path.exists():
+        return None
+    results = read_bench(path)
+    if results.experiment != name:
+        raise ValueError(f"{path} holds the results of {results.experiment}, not of {name}")
+    return results
+
+
+def not_yet(experiment: Experiment) -> str:
+    """A line in the place of tables: the command, and the files that it reads."""
+    classifiers = (experiment.classifier_of(data) for data in experiment.data)
+    sources = [data.source for data in experiment.data.values()]
+    files = dict.fromkeys([*sources, *(one.weights for one in classifiers if one.weights is not None)])
+    name = experiment.name
+    return f"Not run yet: `tokenstn bench {name}` makes results/{name}.json; it reads {', '.join(files)}."
+
+
+def completed(results: BenchResults, experiment: Experiment) -> BenchResults:
+    """With an empty row for every method, and an empty table for every data set, that a run has left out."""
+    rows = {
+        name: Row(name, spec.title or name, spec.method or name, "", str(spec.views), LEFT_OUT)
+        for name, spec in experiment.methods.items()
+    }
+    data = {
+        name: DataIdentity(name, spec.title or name, spec.source, {}, {}, 0, LEFT_OUT)
+        for name, spec in experiment.data.items()
+    }
+    rows |= {row.name: row for row in results.rows}
+    data |= {one.name: one for one in results.data}
+    return replace(results, rows=tuple(rows.values()), data=tuple(data.values()))
+
+
+def figures(found: Path, name: str) -> dict[Path, str]:
+    """Those that stand beside NAME.json, and what they show."""
+    places = {found / f"{name}-{kind}.svg": what for kind, what in FIGURES.items()}
+    return {} if name in HARDLY_TRAINED else {path: what for path, what in places.items() if path.exists()}
+
+
+def trusted(results: BenchResults) -> list[str]:
+    """Of the reference row: how well its uncertainties tell errors, its controls, and whether a pose collapsed."""
+    tables = [table for table in (uncertainty(results), controls(results)) if table.names]
+    return [*(f"### {table.title}\n\n{markdown_table(table).strip()}" for table in tables), *collapse(results)]
+
+
+def uncertainty(results: BenchResults) -> BenchTable:
+    """Means over the seeds, over the first orbit; a line for each uncertainty of each data set."""
+    names, lines = [], []
+    for data in results.data:
+        scores = _over_first_orbit(results, data.name)
+        for name in dict.fromkeys(name for one in scores for name in one.uncertainty):
+            doubts = [one.uncertainty[name] for one in scores if name in one.uncertainty]
+            names.append(f"{data.title}: {uncertainty_title(name)}")
+            lines.append(
+                (
+                    _mean((doubt.class_auroc for doubt in doubts), decimal),
+                    _mean((doubt.pose_auroc for doubt in doubts), decimal),
+                    _mean((doubt.aurc for doubt in doubts), decimal),
+                    _mean((doubt.accuracy_at_80 for doubt in doubts), percent),
+                    _mean((doubt.accuracy_at_90 for doubt in doubts), percent),
+                )
+            )
+    remark = (
+        "AUROC: of telling wrong classes, and poses that failed, from right ones; AURC: area under risk against "
+        f"coverage, the smaller the better. “{uncertainty_title(BARE_CONFIDENCE)}” sorts the classifier's own answers; "
+        "all others sort those of this row."
+    )
+    title = f"Uncertainty of “{_title(results)}” over {results.orbits[0].name}"
+    columns = ("AUROC, class", "AUROC, pose", "AURC", "accuracy at 80 % coverage", "at 90 %")
+    return BenchTable(title, columns, tuple(names), tuple(lines), (remark,))
+
+
+def controls(results: BenchResults) -> BenchTable:
+    """Means over the seeds; a line for each control of each data set, and what those say that warn."""
+    names, lines, remarks = [], [], []
+    for data in results.data:
+        found = [control for one in _over_first_orbit(results, data.name) for control in one.controls]
+        for name in dict.fromkeys(control.name for control in found):
+            same = [control for control in found if control.name == name]
+            warnings = [control.sentence for control in same if control.warns]
+            names.append(f"{data.title}: {name}")
+            lines.append(
+                (
+                    _mean((control.accuracy for control in same), percent),
+                    _mean((control.reference for control in same), percent),
+                    _mean((control.accuracy - control.reference for control in same), bare_points),
+                    _mean((control.bare_accuracy for control in same), percent),
+                    Entry(f"{len(warnings)} of {len(same)}"),
+                )
+            )
+            remarks += [f"{data.title}: {sentence}" for sentence in warnings]
+    columns = ("accuracy", "ordinarily", "apart, points", "classifier alone", "seeds that warn")
+    return BenchTable(f"Controls of “{_title(results)}”", columns, tuple(names), tuple(lines), tuple(remarks))
+
+
+def collapse(results: BenchResults) -> list[str]:
+    """A line: the primitives whose pose is the same whatever is shown, in training or over the first orbit."""
+    cells = [cell for data in results.data for cell in results.cells_of(results.reference, data.name)]
+    if not cells:
+        return []
+    titles = {data.name: data.title for data in results.data}
+    found = [
+        f"{', '.join(names)} ({titles[cell.data]}, seed {cell.seed})"
+        for cell in cells
+        if (names := _collapsed(cell, results))
+    ]
+    return [f"Collapsed poses of “{_title(results)}”: {'; '.join(found) or 'none with any seed'}."]
+
+
+def _collapsed(cell: Cell, results: BenchResults) -> list[str]:
+    judged = cell.orbits.get(results.orbits[0].name)
+    poses = {} if judged is None else judged.pose
+    return list(dict.fromkeys([*cell.collapsed, *(name for name, pose in poses.items() if pose.collapsed)]))
+
+
+def _over_first_orbit(results: BenchResults, data: str) -> list[OrbitScores]:
+    """Of the reference row, one for each seed."""
+    orbit = results.orbits[0].name
+    return [cell.orbits[orbit] for cell in results.cells_of(results.reference, data) if orbit in cell.orbits]
+
+
+def _title(results: BenchResults) -> str:
+    return next((row.title for row in results.rows if row.name == results.reference), results.reference)
+
+
+def _mean(values: Iterable[float | None], written: Callable[[float], str]) -> Entry:
+    known = [value for value in values if value is not None]
+    return Entry(written(fmean(known))) if known else Entry()
+
+
+def headline(found: Path) -> str:
+    """The block in the README: upright and over the first orbit, for the methods that people know."""
+    measured, missing = [], []
+    for name, data, title in HEADLINES:
+        results = read(found, name)
+        if results is None:
+            missing.append(f"{title}: not run yet")
+        else:
+            measured.append((completed(results, read_experiment(name)), data, title))
+    if not measured:
+        return "How the methods compare is being measured: [results](docs/results.md), [speed](docs/speed.md)."
+    columns = [(results, data, column) for results, data, _ in measured for column in (UPRIGHT, results.orbits[0].name)]
+    heads = [f"{title}, {column}" for results, _, title in measured for column in (UPRIGHT, results.orbits[0].name)]
+    lines = tuple(tuple(entry(*column, row) for column in columns) for row in HEADLINE_ROWS)
+    table = BenchTable("", tuple(heads), tuple(HEADLINE_ROWS.values()), lines, tuple(missing))
+    judged = "; ".join(f"{title} {_seeds_and_orbit(results)}" for results, _, title in measured)
+    words = (
+        f"Right answers in percent, mean ± standard deviation over retrained seeds ({judged}); bold is the best of all "
+        "rows of the [full tables](docs/results.md), where paired differences, tuning, hardware and commands stand as "
+        "well."
+    )
+    return f"{markdown_table(table)}\n{words}"
+
+
+def entry(results: BenchResults, data: str, column: str, row: str) -> Entry:
+    """What the full table has for a row and a column."""
+    table = bench_tables(results)[[one.name for one in results.data].index(data)]
+    line = table.entries[[one.name for one in results.rows].index(row)]
+    return line[table.columns.index(column)]
+
+
+def _seeds_and_orbit(results: BenchResults) -> str:
+    orbit = results.orbits[0]
+    sizes = f" × {len(orbit.scales)} scales" if len(orbit.scales) > 1 else ""
+    return f"{len(results.seeds)}, {orbit.name}: {orbit.angles} angles{sizes}"
+
+
+def with_block(text: str, block: str) -> str:
+    """The README with another block between its marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"README.md has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{block}\n{END}{after}"
+
+
+def write(found: Path) -> None:
+    """The page, its figures and the block. Figures are drawn again: those beside a new NAME.json may be old ones."""
+    for name in QUESTIONS:
+        if read(found, name) is not None:
+            render_bench(found / f"{name}.json")
+        for path in figures(found, name):
+            (ASSETS / path.name).write_bytes(path.read_bytes())
+    PAGE.write_text(render(found), encoding="utf-8")
+    README.write_text(with_block(README.read_text(encoding="utf-8"), headline(found)), encoding="utf-8")
+
+
+def stale(found: Path) -> list[str]:
+    """Files that are not what results/ gives."""
+    readme = README.read_text(encoding="utf-8")
+    same = {
+        "docs/results.md": PAGE.exists() and PAGE.read_text(encoding="utf-8") == render(found),
+        "README.md": readme == with_block(readme, headline(found)),
+    }
+    for path in (path for name in QUESTIONS for path in figures(found, name)):
+        copy = ASSETS / path.name
+        same[f"docs/assets/{path.name}"] = copy.exists() and copy.read_bytes() == path.read_bytes()
+    return [name for name, is_same in same.items() if not is_same]
+
+
+def main() -> None:
+    """Write the page and the block, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    if parser.parse_args().check:
+        if files := stale(FOUND):
+            sys.exit(f"not what results/ gives: {', '.join(files)}; run python benchmarks/results_page.py")
+        return
+    write(FOUND)
+    print(f"written: {PAGE}, {README}")
+
+
+if __name__ == "__main__":
+    main()
