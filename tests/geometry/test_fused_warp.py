@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Pose, warp
+from tokenstn.geometry.warp import _triton_runs
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -61,6 +62,17 @@ def test_the_kernel_is_the_plain_warp_in_the_interpreter():
         [sys.executable, "-c", code], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+@needs_triton
+@pytest.mark.skipif(torch.cuda.is_available(), reason="Triton runs where there is a GPU")
+def test_where_triton_does_not_run_it_says_so_once_and_the_plain_way_is_taken():
+    _triton_runs.cache_clear()
+    with mock.patch("torch.cuda.get_device_capability", return_value=(9, 0)):
+        with pytest.warns(UserWarning, match="in several steps, because Triton does not run here: "):
+            assert not _triton_runs(torch.device("cpu"))
+        assert not _triton_runs(torch.device("cpu"))  # and is not tried again
+    _triton_runs.cache_clear()
 
 
 @needs_triton

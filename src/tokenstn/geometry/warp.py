@@ -12,8 +12,7 @@ shrink an image a lot, resize it with antialiasing first.
 
 from __future__ import annotations
 
-import os
-import shutil
+import warnings
 from functools import cache
 from importlib.util import find_spec
 from typing import Literal
@@ -207,9 +206,18 @@ def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
 
 @cache
 def _triton_runs(device: torch.device) -> bool:
-    """Triton is installed, compiles for this GPU, and finds the compiler for the host that it needs."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    return bool(compiler and find_spec("triton") and torch.cuda.get_device_capability(device) >= (8, 0))
+    """Whether Triton is installed, and compiles for this GPU: it wants a compiler and Python's headers, too."""
+    if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    from tokenstn.geometry.fused_warp import fused_warp
+
+    try:
+        fused_warp(torch.zeros(1, 1, 2, 2, device=device), torch.eye(3, device=device)[None, None], (2, 2))
+    except Exception as error:  # of a compiler, a driver, a missing file: anything but our images
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        warnings.warn(f"images are warped in several steps, because Triton does not run here: {reason}", stacklevel=2)
+        return False
+    return True
 
 
 def _pixel_centres(count: int, shorter: int, device: torch.device) -> Tensor:
