@@ -174,3 +174,20 @@ def test_results_survive_json(results):
 def test_a_try_in_words():
     assert in_words({}) == "as it is"
     assert in_words({"options": {"shared": 4}, "recipe": {"rate": 0.1}}) == "options.shared 4, recipe.rate 0.1"
+
+
+@pytest.mark.parametrize(
+    ("method", "recipe", "said"),
+    [
+        ("vanilla", None, "augmented classifier as it is"),
+        ("stn", {"classifier": "joint", "classification": 0.0}, "augmented classifier, half frozen; labels"),
+        ("tokenstn", {"classifier": "frozen", "classification": 0.0}, "augmented classifier, frozen; no labels"),
+        ("tokenstn-gauss", {"classifier": "frozen", "classification": 1.0}, "augmented classifier, frozen; labels"),
+    ],
+)
+def test_a_row_says_what_it_stands_on_and_what_it_was_shown(results, method, recipe, said):
+    cell = Cell("ours", "moths", 0, "done", classifier="augmented", settings={"method": method, "recipe": recipe})
+    kept = tuple(other for other in results.cells if other.row != "ours")
+    table = bench_tables(replace(results, cells=(*kept, cell), columns=("trained",)))[0]
+    assert table.entries[table.names.index("ours")][0].text == said
+    assert table.entries[table.names.index("gone")][0].text == "–"

@@ -19,7 +19,7 @@ from tokenstn.geometry.groups import GROUPS
 from tokenstn.system.documents import in_short, shown
 
 MERGED = ("methods", "tuning", "evaluation")
-COLUMNS = (UPRIGHT, "auc", "fixed", "broken", "views", "parameters", "flops", "ms", "seconds")
+COLUMNS = (UPRIGHT, "auc", "fixed", "broken", "views", "parameters", "flops", "ms", "seconds", "trained")
 OF_AN_ORBIT = ("worst", "auc", "difference", "consistency")
 
 

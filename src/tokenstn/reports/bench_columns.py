@@ -21,6 +21,21 @@ def column_values(results: BenchResults, row: str, data: str, column: str) -> li
     return [value for value in found if value is not None]
 
 
+def how_trained(cell: Cell) -> str:
+    """Which classifier a method stands on, what became of it, and whether labels were looked at.
+
+    >>> how_trained(Cell("stn", "moths", 0, "done", classifier="augmented", settings={"method": "stn", "recipe": None}))
+    'augmented classifier as it is'
+    """
+    recipe = cell.settings.get("recipe")
+    if not recipe:
+        return f"{cell.classifier} classifier as it is"
+    kept = "frozen" if recipe["classifier"] == "frozen" else "half frozen"
+    # what a rival learns from is its answers; ours has a recipe for it
+    labels = not cell.settings["method"].startswith("tokenstn") or recipe["classification"] > 0
+    return f"{cell.classifier} classifier, {kept}; {'labels' if labels else 'no labels'}"
+
+
 def _value(results: BenchResults, cell: Cell, column: str) -> float | None:
     """The figure of one cell."""
     first = cell.orbits.get(results.orbits[0].name)

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from tokenstn.evaluation.bench_results import UPRIGHT, BenchResults, Row
-from tokenstn.reports.bench_columns import column_values
+from tokenstn.reports.bench_columns import column_values, how_trained
 from tokenstn.reports.numbers import NONE, bare_points, big, duration
 
 REPORTED = "reported, not comparable"
 SHARES = ("worst", "consistency")
 SMALLER_IS_BETTER = ("broken", "parameters", "flops", "ms", "seconds")
-UNRANKED = ("views", "parameters", "flops", "ms", "seconds")
+TRAINED = "trained"
+UNRANKED = (TRAINED, "views", "parameters", "flops", "ms", "seconds")
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def bench_tables(results: BenchResults) -> list[BenchTable]:
 
 
 def default_columns(results: BenchResults) -> tuple[str, ...]:
-    """Upright, every orbit, the paired difference over the first, what was fixed and broken, the parameters added."""
-    first = results.orbits[0].name
-    return (UPRIGHT, *(orbit.name for orbit in results.orbits), f"{first}.difference", "fixed", "broken", "parameters")
+    """Upright, every orbit, the paired difference over the first, what was fixed and broken, what was added and how."""
+    first, orbits = results.orbits[0].name, (orbit.name for orbit in results.orbits)
+    return (UPRIGHT, *orbits, f"{first}.difference", "fixed", "broken", "parameters", TRAINED)
 
 
 def _table(results: BenchResults, data: str) -> BenchTable:
@@ -83,6 +84,8 @@ def _entry(results: BenchResults, row: Row, data: str, column: str) -> Entry:
         star = "*" if found.significant else ""
         low, high = bare_points(found.difference.low), bare_points(found.difference.high)
         return Entry(f"{bare_points(found.difference.value)} ({low} … {high}){star}")
+    if column == TRAINED:
+        return Entry("; ".join(dict.fromkeys(map(how_trained, results.cells_of(row.name, data)))) or NONE)
     values = column_values(results, row.name, data, column)
     if not values:
         return Entry()
