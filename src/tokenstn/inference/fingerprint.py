@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import torch
-
 from tokenstn.models import TokenSTN
+from tokenstn.models.digest import digest_of
 
 # what a model's answers depend on besides its weights
 SETTINGS = ("primitives", "posterior", "multi_label", "auto", "poses", "preprocessing", "classes", "thresholds")
@@ -15,13 +14,9 @@ SETTINGS = ("primitives", "posterior", "multi_label", "auto", "poses", "preproce
 
 def fingerprint(model: TokenSTN, place: Path | None = None) -> str:
     """SHA-256 of a model: of its files where it has some, a model folder or an exported file; else of what it holds."""
-    found = hashlib.sha256()
     if place is None:
-        found.update(repr([getattr(model, name, None) for name in SETTINGS]).encode())
-        for name, values in sorted(model.state_dict().items()):
-            found.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
-            found.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-        return found.hexdigest()
+        return digest_of(model.state_dict(), repr([getattr(model, name, None) for name in SETTINGS]))
+    found = hashlib.sha256()
     files = [place] if place.is_file() else [place / "config.json", place / "model.safetensors"]
     for path in files:
         with path.open("rb") as file:

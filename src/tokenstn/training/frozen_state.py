@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+
+from tokenstn.models.digest import digest_of
 
 
 class FrozenState:
@@ -26,13 +26,9 @@ class FrozenState:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of names, types and values; they are read once."""
+        """Which they are; they are read once."""
         if self._digest is None:
-            found = hashlib.sha256()
-            for name, values in self.values.items():
-                found.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
-                found.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-            self._digest = found.hexdigest()
+            self._digest = digest_of(self.values)
         return self._digest
 
     def leave_out(self, checkpoint: dict[str, Any]) -> None:
