@@ -42,6 +42,7 @@ in columns of their own and are not comparable. What it costs is on the page abo
 QUESTIONS = {
     "rotmnist": "Does a classifier that has only seen upright digits, and stays frozen, read them at every angle?",
     "moths-eu": "How do all methods do on the same weights when photos of moths are turned, resized and sheared?",
+    "moths-best": "What is the best that can be trained from these weights, frozen or joint, whatever it takes?",
     "medmnist": "What do twelve medical sets gain or lose in accuracy and AUC, upright and turned, with the paper's "
     "recipe and with ours?",
     "ablation": "What does each part of the method give? One at a time is left out or exchanged.",

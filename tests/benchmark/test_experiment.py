@@ -36,7 +36,8 @@ def test_every_shipped_experiment_can_be_read_and_names_methods_that_exist(path,
 
 
 def test_the_experiments_of_the_issue_are_there():
-    wanted = {"rotmnist", "moths-eu", "moths-ecuador", "medmnist", "ablation", "samples", "cost", "own-data"}
+    wanted = {"rotmnist", "moths-eu", "moths-best", "moths-ecuador", "medmnist", "ablation", "samples", "cost"}
+    wanted |= {"own-data"}
     assert wanted <= set(experiment_files())
     with pytest.raises(ValueError, match=r"no experiment 'rotmnits'.*rotmnist"):
         find_experiment("rotmnits")
