@@ -110,12 +110,7 @@ def main() -> None:
 
 def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     """Train everything, judge everything, and keep models and accuracies in the folder."""
-    half = "bf16-mixed" if options.device == "cuda" else "32-true"
-    machine = Machine("gpu" if options.device == "cuda" else "cpu", devices=1, precision=half, progress=False)
-
-    def shortened(recipe: Recipe) -> Recipe:
-        return replace(recipe, epochs=max(1, round(options.epochs * recipe.epochs)))
-
+    machine, shortened = machine_of(options.device), partial(shortened_by, options.epochs)
     torch.manual_seed(0)
     bare = setup.classifier()
     train_classifier(bare, setup.table, shortened(setup.fine), folder / "training" / "classifier", machine=machine)
@@ -147,6 +142,17 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
         peer = trained_peer(before, setup.table, options.device, steps)  # the STN has changed the classifier
         found["equiadapt"] = judged_alone(setup, peer, options.device)
     (folder / "accuracy.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def machine_of(device: str) -> Machine:
+    """One device, in half precision where that is a GPU."""
+    gpu = device == "cuda"
+    return Machine("gpu" if gpu else "cpu", devices=1, precision="bf16-mixed" if gpu else "32-true", progress=False)
+
+
+def shortened_by(share: float, recipe: Recipe) -> Recipe:
+    """A recipe with a share of its epochs, one at least."""
+    return replace(recipe, epochs=max(1, round(share * recipe.epochs)))
 
 
 def rival(name: str, bare: TokenSTN, setup: Setup) -> Any:

@@ -13,21 +13,18 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import timm
 import torch
-from accuracy_and_cost import SETUPS, Setup, judged
+from accuracy_and_cost import SETUPS, Setup, judged, machine_of, shortened_by
 from timing import write
 
 from tokenstn import TokenSTN
 from tokenstn.baselines import create
-from tokenstn.training.engine import Machine, train_classifier, train_rectifier
-from tokenstn.training.recipes import Recipe
-
-Trained = dict[str, TokenSTN]
+from tokenstn.training.engine import train_classifier, train_rectifier
 
 
 def main() -> None:
@@ -73,13 +70,8 @@ def resnet(setup: Setup) -> TokenSTN:
 
 def of_one_seed(setup: Setup, seed: int, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Every classifier alone, with its own rectifier and with the other one's: accuracies by name."""
-    gpu = options.device == "cuda"
-    machine = Machine("gpu" if gpu else "cpu", devices=1, precision="bf16-mixed" if gpu else "32-true", progress=False)
-
-    def shortened(recipe: Recipe) -> Recipe:
-        return replace(recipe, epochs=max(1, round(options.epochs * recipe.epochs)))
-
-    models: Trained = {}
+    machine, shortened = machine_of(options.device), partial(shortened_by, options.epochs)
+    models: dict[str, TokenSTN] = {}
     for number, (name, make) in enumerate(networks(setup).items()):
         own = 1000 * number + seed
         out = options.out / options.name / str(seed) / name.replace(" ", "-")

@@ -70,7 +70,7 @@ class OftenBlind(HonestSTN):
 def test_a_gap_that_may_be_chance_is_said_and_is_no_warning():
     one, all_of_them = (controls(OftenBlind(blind), table_of(10))["circular mask"] for blind in (1, 10))
     assert one.reference - one.accuracy == pytest.approx(0.025) and not one.warns
-    assert "2.5 ± 4.9 points apart; which 10 images do not tell from chance" in one.sentence
+    assert "2.5 ± 4.9 points apart, which 10 images do not tell from chance" in one.sentence
     assert all_of_them.warns
 
 

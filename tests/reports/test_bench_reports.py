@@ -182,6 +182,7 @@ def test_a_try_in_words():
         ("vanilla", None, "augmented classifier as it is"),
         ("stn", {"classifier": "joint", "classification": 0.0}, "augmented classifier, half frozen; labels"),
         ("tokenstn", {"classifier": "frozen", "classification": 0.0}, "augmented classifier, frozen; no labels"),
+        ("tokenstn-matrix", {"classifier": "frozen", "classification": 0.0}, "augmented classifier, frozen; labels"),
         ("tokenstn-gauss", {"classifier": "frozen", "classification": 1.0}, "augmented classifier, frozen; labels"),
     ],
 )

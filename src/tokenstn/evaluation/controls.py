@@ -183,9 +183,9 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], labelled: bool,
     warns = large and abs(gap) > SURE * error
     what = "right" if labelled else "the same as unturned"
     apart = f", {100 * abs(gap):.1f} ± {100 * SURE * error:.1f} points apart" if large else ""
-    said = comparison.gap if warns else comparison.fine
+    said = f"; {comparison.gap if warns else comparison.fine}"
     if large and not warns:
-        said = f"which {len(measured)} images do not tell from chance"
+        said = f", which {len(measured)} images do not tell from chance"
     return Control(
         name=comparison.name if labelled else f"{comparison.name} (consistency)",
         accuracy=accuracy,
@@ -193,7 +193,7 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], labelled: bool,
         bare_accuracy=shares[f"{comparison.measured}/bare"].mean().item(),
         warns=warns,
         sentence=(
-            f"{comparison.name}: {accuracy:.1%} {what} against {wanted:.1%} for {comparison.against}{apart}; {said}"
+            f"{comparison.name}: {accuracy:.1%} {what} against {wanted:.1%} for {comparison.against}{apart}{said}"
         ),
     )
 

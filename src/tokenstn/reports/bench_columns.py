@@ -31,8 +31,10 @@ def how_trained(cell: Cell) -> str:
     if not recipe:
         return f"{cell.classifier} classifier as it is"
     kept = "frozen" if recipe["classifier"] == "frozen" else "half frozen"
-    # what a rival learns from is its answers; ours has a recipe for it
-    labels = not cell.settings["method"].startswith("tokenstn") or recipe["classification"] > 0
+    # a rival learns from its answers, and so does the free matrix; for the others their recipe says it
+    method = cell.settings["method"]
+    by_recipe = method.startswith("tokenstn") and method != "tokenstn-matrix"
+    labels = recipe["classification"] > 0 if by_recipe else True
     return f"{cell.classifier} classifier, {kept}; {'labels' if labels else 'no labels'}"
 
 

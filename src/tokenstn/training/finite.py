@@ -110,14 +110,14 @@ class FiniteSteps(lightning.Callback):
             for batch, number in self._batches:
                 module.on_train_batch_start(batch, number)  # the same noise
                 loss = module.training_step(batch, number)
-                assert isinstance(loss, Tensor)  # it was one, or it would not be here
-                (loss / trainer.accumulate_grad_batches).backward()
-                self._losses.append(loss.detach())
+                if isinstance(loss, Tensor):  # None where no image of the batch can be learned from
+                    (loss / trainer.accumulate_grad_batches).backward()
+                    self._losses.append(loss.detach())
         if trainer.world_size > 1:  # what averages gradients by itself listens to the first way back alone
             for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
                 if weight.grad is not None:
                     weight.grad = trainer.strategy.reduce(weight.grad, reduce_op="mean")
-        if not all(_Seen(self._is_finite(trainer, optimizer)).values()):
+        if not all(_decided_together(trainer, _Seen(self._is_finite(trainer, optimizer)))):
             raise ValueError(self._sentence(self.found[-1]))
         self._in_a_row = 0
 
@@ -148,9 +148,7 @@ class FiniteSteps(lightning.Callback):
 
     def _judge(self, trainer: lightning.Trainer, seen: _Seen, epoch: int, step: int, rows: list[int]) -> bool:
         """Whether a step was all right; one that was not is noted, and may end the run."""
-        fine = seen.values()
-        if trainer.world_size > 1:
-            fine = [trainer.strategy.reduce_boolean_decision(one, all=True) for one in fine]
+        fine = _decided_together(trainer, seen)
         if all(fine):
             self._in_a_row = 0
             return True
@@ -198,6 +196,14 @@ class _Seen:
         if self._arrived is not None:
             self._arrived.synchronize()
         return self._here.tolist()
+
+
+def _decided_together(trainer: lightning.Trainer, seen: _Seen) -> list[bool]:
+    """Whether each value is true in every process."""
+    here = seen.values()
+    if trainer.world_size == 1:
+        return here
+    return [trainer.strategy.reduce_boolean_decision(one, all=True) for one in here]
 
 
 def _running_statistics(module: nn.Module) -> list[Tensor]:
