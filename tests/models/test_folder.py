@@ -39,6 +39,7 @@ from .model_folders import SETTINGS, assert_same_predictions, images, model_of
         {"multi_label": True},
         {"poses": "relative"},
         {"auto": AutoViews(mass=0.5, most=3)},
+        {"auto": AutoViews(sure=None, spread_deg=25)},
         {"thresholds": some_thresholds()},
         {"thresholds": some_thresholds(views=3, class_threshold=None, pose_threshold=None)},
         {"thresholds": dataclasses.replace(some_thresholds(), of_class=None)},

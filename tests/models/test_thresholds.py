@@ -123,10 +123,7 @@ def test_auto_holds_for_the_same_auto_only():
     limits = some_thresholds("auto")
     assert limits.holds_for(make().call_settings()) and not limits.holds_for(make().call_settings(8))
     reason = limits.why_not(make(auto=AutoViews(mass=0.5)).call_settings())
-    assert (
-        reason is not None
-        and "AutoViews(mass=0.5, most=8, sure=3.0) (calibrated: auto, AutoViews(mass=0.9, most=8, sure=3.0))" in reason
-    )
+    assert reason is not None and f"{AutoViews(mass=0.5)} (calibrated: auto, {AutoViews()})" in reason
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """What a call does with the images, the views and the primitives it is given."""
 
+import dataclasses
 import math
 
 import pytest
@@ -77,7 +78,7 @@ SHARPNESS = torch.tensor([0.1, 2.0, 300.0, 8.0, 30.0, 2.0])
 
 @torch.no_grad()
 def test_auto_takes_as_many_views_as_hold_the_mass_and_no_more(images):
-    model = make(primitives=("rotation",), auto=AutoViews(mass=0.6, most=12))
+    model = make(primitives=("rotation",), auto=AutoViews(mass=0.6, most=12, spread_deg=0))
     p = model.classify(images, rings(SHARPNESS), "auto")
     used = (p.views.weights > 0).sum(1)
     masses = rings(SHARPNESS)["rotation"].candidates(36).masses
@@ -88,6 +89,27 @@ def test_auto_takes_as_many_views_as_hold_the_mass_and_no_more(images):
     for row, count in enumerate(used.tolist()):
         alone = model.classify(images[row : row + 1], rings(SHARPNESS[row : row + 1]), count)
         torch.testing.assert_close(p.probabilities[row], alone.probabilities[0], atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_auto_looks_on_both_sides_of_a_sharp_belief(images):
+    spread = AutoViews(sure=None, spread_deg=10)
+    sharp = rings(torch.full((6,), 300.0))
+    narrow = make(primitives=("rotation",), auto=dataclasses.replace(spread, spread_deg=0)).classify(
+        images, sharp, "auto"
+    )
+    model = make(primitives=("rotation",), auto=spread)
+    wide = model.classify(images, sharp, "auto")
+    assert ((narrow.views.weights > 0).sum(1) == 1).all()
+    # a Gaussian of 10° on a grid of 10°: 40 % in the middle, 24 % on each side, 5 % on the next; four hold 90 %
+    expected = torch.tensor([0.3990, 0.2420, 0.2420, 0.0540]) / 0.9370
+    torch.testing.assert_close(wide.views.weights, expected.expand(6, -1), atol=6e-3, rtol=0)
+    torch.testing.assert_close(wide.views.matrices[:, 0], wide.pose.matrix)
+    assert torch.equal(wide.pose.rotation, narrow.pose.rotation), "what is said of the pose does not change"
+    assert torch.equal(
+        model.classify(images, sharp, 4).views.weights,
+        make(primitives=("rotation",)).classify(images, sharp, 4).views.weights,
+    ), "a number of views means the most probable ones"
 
 
 @torch.no_grad()

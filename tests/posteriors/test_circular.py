@@ -43,6 +43,27 @@ def test_a_fresh_ring_points_exactly_at_zero(dtype, bound):
     assert made.candidates(3).values[0, 0].item() == 0.0
 
 
+@given(st.integers(0, 1000), st.floats(0.05, 1.5))
+@fast
+def test_a_blurred_ring_is_a_convolution_that_leaves_the_best_angle_first(seed, blur):
+    made = random_ring(seed)
+    plain, blurred = made.candidates(36), made.candidates(36, blur)
+    torch.testing.assert_close(blurred.values[:, 0], made.best())
+    torch.testing.assert_close(blurred.masses.sum(-1), torch.ones(2, dtype=torch.float64))
+    # the same sum written out, angle by angle, over what the views hold without it
+    apart = wrap_angle(blurred.values[:, :, None] - plain.values[:, None, :])
+    around = torch.exp(-0.5 * (wrap_angle(ANGLES) / blur).square()).sum()
+    expected = (plain.masses[:, None, :] * torch.exp(-0.5 * (apart / blur).square())).sum(-1) / around
+    torch.testing.assert_close(blurred.masses, expected)
+
+
+def test_a_blurred_ring_stays_in_its_bound():
+    made = random_ring(3, bound=0.8)
+    found = made.candidates(36, 0.5)
+    assert found.values.abs().max() <= 0.8 + 2e-6
+    torch.testing.assert_close(found.masses.sum(-1), torch.ones(2, dtype=torch.float64))
+
+
 @given(st.integers(0, 1000), st.integers(-40, 40))
 @fast
 def test_rolling_the_logits_turns_the_belief(seed, bins):

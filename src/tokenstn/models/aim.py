@@ -11,12 +11,15 @@ from tokenstn.geometry import Pose
 from tokenstn.posteriors import Posterior, Views, best_pose, most_probable_poses
 
 
-def aim(posteriors: Mapping[str, Posterior], count: int) -> tuple[Pose, Views]:
-    """The most likely pose ``(B,)``, and at most ``count`` most probable views with their masses, not yet weights."""
+def aim(posteriors: Mapping[str, Posterior], count: int, blur: float = 0.0) -> tuple[Pose, Views]:
+    """The most likely pose ``(B,)``, and at most ``count`` most probable views with their masses, not yet weights.
+
+    blur: by how many radians the belief about the angle is widened, so that there are views on both sides of the best.
+    """
     pose = best_pose(posteriors)
     if count == 1:
         return pose, only(pose)
-    poses, masses = most_probable_poses(posteriors, count)
+    poses, masses = most_probable_poses(posteriors, count, blur)
     return pose, Views(poses.matrix, masses)
 
 

@@ -17,7 +17,7 @@ PRECISIONS = {
 EXECUTIONS = ("torch", "onnx")
 
 
-NEVER_SURE = {"sure": None}  # what a file of the first release leaves out: it had no such limit
+LEFT_OUT = {"sure": None, "spread_deg": 0.0}  # what files of earlier versions leave out, and what they meant
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class AutoViews:
     """``views="auto"``: the first view, and where its answer is not sure, as many as hold ``mass`` of the belief.
 
     mass: in (0, 1]. most: views at most. sure: how many times more probable the first answer has to be than the next
-    one, for one view to be enough; None never stops at one.
+    one, for one view to be enough; None never stops at one. spread_deg: by how many degrees (standard deviation) the
+    belief about the angle is widened for choosing and weighing views: averaging over angles near the best one makes up
+    for part of what a classifier gets wrong, however sharp the belief is. 0 weighs views by the belief alone.
 
     >>> AutoViews(mass=0.5, most=4).mass
     0.5
@@ -33,16 +35,22 @@ class AutoViews:
 
     mass: float = 0.9
     most: int = 8
-    sure: float | None = 3.0
+    sure: float | None = 2.5
+    spread_deg: float = 10.0
 
     def __post_init__(self) -> None:
         number = isinstance(self.mass, int | float) and not isinstance(self.mass, bool)
         count = isinstance(self.most, int) and not isinstance(self.most, bool)
         odds = self.sure is None or (isinstance(self.sure, int | float) and self.sure >= 1)
-        if not number or not 0 < self.mass <= 1 or not count or self.most < 1 or not odds:
+        angle = isinstance(self.spread_deg, int | float) and not isinstance(self.spread_deg, bool)
+        if (
+            not (number and count and odds and angle)
+            or not 0 < self.mass <= 1
+            or self.most < 1
+            or not 0 <= self.spread_deg <= 180
+        ):
             raise ValueError(
-                f"AutoViews(mass={self.mass!r}, most={self.most!r}, sure={self.sure!r}): mass in (0, 1], most a number "
-                "from 1, sure a number from 1 or None"
+                f"{self}: mass in (0, 1], most a number from 1, sure a number from 1 or None, spread_deg from 0 to 180"
             )
 
 

@@ -22,7 +22,7 @@ import tokenstn
 from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
 from tokenstn.models.backbone import Backbone
 from tokenstn.models.blueprint import Blueprint
-from tokenstn.models.call_settings import NEVER_SURE, AutoViews
+from tokenstn.models.call_settings import LEFT_OUT, AutoViews
 from tokenstn.models.card import run_metrics
 from tokenstn.models.declared import Held, require_room, require_weights
 from tokenstn.models.finite import broken_weights
@@ -111,7 +111,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None, held: Held) -> 
     settings: dict[str, Any] = {
         "input_size": tuple(config["input_size"]),
         "multi_label": config["multi_label"],
-        "auto": AutoViews(**{**NEVER_SURE, **config["auto"]}),
+        "auto": AutoViews(**{**LEFT_OUT, **config["auto"]}),
         "preprocessing": _maybe(Preprocessing, config["preprocessing"]),
         "classes": config["classes"],
         "thresholds": None if config["thresholds"] is None else Thresholds.from_json(config["thresholds"]),

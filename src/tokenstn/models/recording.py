@@ -20,11 +20,11 @@ MOST_SHAPES = 8  # recordings that are kept: each holds the memory of its own in
 
 # the raw numbers of each posterior, the most likely pose, the views with their masses, the first view (B, C, H, W)
 Aimed = tuple[dict[str, Tensor], Pose, Views, Tensor]
-Reading = Callable[[Tensor, int], Aimed]
+Reading = Callable[[Tensor, int, float], Aimed]
 
 
 class Recorder:
-    """Plays back a reading ``(images, views) → Aimed``, recording it for every new shape of batch."""
+    """Plays back a reading ``(images, views, blur) → Aimed``, recording it for every new shape of batch."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple, _Recording] = {}
@@ -34,13 +34,13 @@ class Recorder:
         tracing = torch.compiler.is_compiling() or (images.is_cuda and torch.cuda.is_current_stream_capturing())
         return images.is_cuda and not torch.is_grad_enabled() and not tracing
 
-    def __call__(self, reading: Reading, images: Tensor, views: int) -> Aimed:
+    def __call__(self, reading: Reading, images: Tensor, views: int, blur: float = 0.0) -> Aimed:
         # a recording is of one way to compute: in autocast it holds the casts
-        key = (images.shape, images.stride(), images.dtype, images.device, views, autocast_precision())
+        key = (images.shape, images.stride(), images.dtype, images.device, views, blur, autocast_precision())
         if key not in self._kept:
             if len(self._kept) >= MOST_SHAPES:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = _Recording(reading, images, views)
+            self._kept[key] = _Recording(reading, images, views, blur)
         return self._kept[key](images)
 
     def forget(self) -> None:
@@ -51,18 +51,18 @@ class Recorder:
 class _Recording:
     """One graph, its input, and its output: images, and the numbers as one tensor ``(B, n)``, copied in one launch."""
 
-    def __init__(self, reading: Reading, images: Tensor, views: int) -> None:
+    def __init__(self, reading: Reading, images: Tensor, views: int, blur: float) -> None:
         self.images = images.clone(memory_format=torch.preserve_format)
         here, aside = torch.cuda.current_stream(images.device), torch.cuda.Stream(images.device)
         aside.wait_stream(here)
         with torch.cuda.device(images.device), autocast_to_record():
             with torch.cuda.stream(aside):
                 for _ in range(2):  # what is made at the first call, such as constants and workspaces, is not recorded
-                    self.like = reading(self.images, views)
+                    self.like = reading(self.images, views, blur)
             here.wait_stream(aside)
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-                aimed = reading(self.images, views)
+                aimed = reading(self.images, views, blur)
                 self.together = torch.cat([part.reshape(len(images), -1) for part in _parts(aimed)], 1)
                 self.first = aimed[-1]
 

@@ -73,9 +73,11 @@ CONFIG: dict[str, Check] = {
     "localization_size": _either(_NULL, _is_side, _is_size),
     "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_is_size, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
-    # without "sure" in folders of the first release
+    # without "sure" and "spread_deg" in folders of earlier versions
     "auto": _either(
-        _fields(mass=_NUMBER, most=_is_count), _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER))
+        _fields(mass=_NUMBER, most=_is_count),
+        _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER)),
+        _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER), spread_deg=_NUMBER),
     ),
     "poses": _is(str),
     "preprocessing": _PREPROCESSING,

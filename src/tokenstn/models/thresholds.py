@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import PRIMITIVES
-from tokenstn.models.call_settings import NEVER_SURE, AutoViews, CallSettings
+from tokenstn.models.call_settings import LEFT_OUT, AutoViews, CallSettings
 from tokenstn.models.combination import ENTROPY, UNCERTAINTIES, Combination, require_number
 
 T = TypeVar("T")
@@ -212,7 +212,7 @@ class Thresholds:
             of_pose = _restored(PoseThreshold, parts, "thresholds.of_pose")
         settings = _fields_of(CallSettings, whole["settings"], "thresholds.settings")
         if isinstance(settings["auto"], dict):
-            known = {**NEVER_SURE, **settings["auto"]}
+            known = {**LEFT_OUT, **settings["auto"]}
             settings["auto"] = _restored(AutoViews, known, "thresholds.settings.auto")
         return cls(of_class, of_pose, _restored(CallSettings, settings, "thresholds.settings"))
 

@@ -10,6 +10,7 @@ probable views with their masses instead of random samples, and localization at 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -181,7 +182,7 @@ class TokenSTN(nn.Module, Pretrained):
             views = 1 if self.training else "auto"
         check_call(images, self.backbone.channels, views, sampling)
         if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
-            raw, pose, found, first = self._recorder(self._aimed, images, self._count(views))
+            raw, pose, found, first = self._recorder(self._aimed, images, *self._choice(views))
             return self._looked(images, self.beliefs(raw), pose, found, views, first)
         return self.classify(images, self.localize(images), views, sampling, generator)
 
@@ -228,7 +229,7 @@ class TokenSTN(nn.Module, Pretrained):
             # where there is a rectifier, its answers were calibrated, and not this one of the bare classifier
             return self._classify_as_is(images, None if self.primitives else self._limits(images, views, sampling))
         if sampling == "probable":
-            return self._looked(images, posteriors, *aim(posteriors, self._count(views)), views)
+            return self._looked(images, posteriors, *aim(posteriors, *self._choice(views)), views)
         assert views != "auto"
         pose = best_pose(posteriors)
         poses, masses = random_poses(posteriors, views, generator)
@@ -238,13 +239,13 @@ class TokenSTN(nn.Module, Pretrained):
         limits = self._limits(images, views, sampling)
         return self._prediction(images, probabilities, disagreement, pose, rectified, chosen, posteriors, limits)
 
-    def _count(self, views: int | Literal["auto"]) -> int:
-        """How many views there are to choose from."""
-        return self.auto.most if views == "auto" else views
+    def _choice(self, views: int | Literal["auto"]) -> tuple[int, float]:
+        """How many views there are to choose from, and by how many radians the belief is widened for that."""
+        return (self.auto.most, math.radians(self.auto.spread_deg)) if views == "auto" else (views, 0.0)
 
-    def _aimed(self, images: Tensor, count: int) -> Aimed:
+    def _aimed(self, images: Tensor, count: int, blur: float) -> Aimed:
         raw = self.heads(images)
-        pose, found = aim(self.beliefs(raw), count)
+        pose, found = aim(self.beliefs(raw), count, blur)
         return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
 
     def _looked(

@@ -79,8 +79,12 @@ class Posterior(ABC):
         """The most likely value, ``(B,)`` or ``(B, 2)``."""
 
     @abstractmethod
-    def candidates(self, n: int) -> Candidates:
-        """At most n most probable values with their masses; the first is ``best()``."""
+    def candidates(self, n: int, blur: float = 0.0) -> Candidates:
+        """At most n most probable values with their masses; the first is ``best()``.
+
+        blur: by how many radians (standard deviation) the belief about an angle is widened first, where it has more
+        than one candidate; the values near the best one then get more of the mass.
+        """
 
     @abstractmethod
     def sample(self, n: int, generator: RandomSource = None) -> Tensor:

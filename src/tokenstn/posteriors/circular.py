@@ -82,9 +82,16 @@ class Circular(Posterior):
         top, offset = self._top()
         return wrap_angle(self.angles[top] + STEP * offset)
 
-    def candidates(self, n: int) -> Candidates:
+    def candidates(self, n: int, blur: float = 0.0) -> Candidates:
         top, offset = self._top()
         masses = self.log_masses.exp()
+        if blur:
+            masses = (masses.unsqueeze(-1) * constant(_blurring, blur, like=masses)).sum(
+                -2
+            )  # autocast leaves sums alone
+            if not _full_circle(self.primitive):
+                masses = masses.masked_fill(~self.allowed, 0.0)
+                masses = masses / masses.sum(-1, keepdim=True)
         offset = offset.unsqueeze(-1)
         neighbours = torch.where(offset < 0, masses.roll(1, -1), masses.roll(-1, -1))
         shifted = (1 - offset.abs()) * masses + offset.abs() * neighbours
@@ -159,6 +166,14 @@ def _neighbours(device: torch.device) -> Tensor:
 def _parabola(device: torch.device) -> Tensor:
     """What turns three neighbouring heights into the bend of the parabola through them, and its slope; ``(2, 3)``."""
     return torch.tensor([[1.0, -2.0, 1.0], [0.5, 0.0, -0.5]], device=device)
+
+
+def _blurring(blur: float, device: torch.device) -> Tensor:
+    """What spreads the mass of each bin around it like a Gaussian of ``blur`` radians, ``(36, 36)``; rows sum to 1."""
+    angles = bin_angles(device)
+    distance = wrap_angle(angles - angles.unsqueeze(-1))
+    weights = torch.exp(-0.5 * (distance / blur).square())
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def _full_circle(primitive: Primitive) -> bool:

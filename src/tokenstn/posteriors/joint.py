@@ -34,15 +34,16 @@ def best_pose(posteriors: Mapping[str, Posterior]) -> Pose:
     return Pose.of(**{name: posterior.best() for name, posterior in posteriors.items()})
 
 
-def most_probable_poses(posteriors: Mapping[str, Posterior], n: int) -> tuple[Pose, Tensor]:
+def most_probable_poses(posteriors: Mapping[str, Posterior], n: int, blur: float = 0.0) -> tuple[Pose, Tensor]:
     """At most n most probable poses, the best first, and their masses, both with batch shape ``(B, V)``.
 
     V is the number of candidates there are, at most n: continuous Gaussians have one each. Masses sum to at most 1.
+    blur: as in ``Posterior.candidates``.
     """
     values: dict[str, Tensor] = {}
     masses = torch.ones_like(next(iter(posteriors.values())).raw[:, :1])
     for name, posterior in posteriors.items():
-        new = posterior.candidates(n)
+        new = posterior.candidates(n, blur)
         product = (masses.unsqueeze(2) * new.masses.unsqueeze(1)).flatten(1)
         # the first pair is the best of both; the top n of a product need only the top n of each factor
         best = torch.zeros_like(product[:, 0], dtype=torch.long)

@@ -80,7 +80,7 @@ class LocationScale(Posterior):
     def best(self) -> Tensor:
         return self._without_component_axis(self.primitive.squash(self.centre))
 
-    def candidates(self, n: int) -> Candidates:
+    def candidates(self, n: int, blur: float = 0.0) -> Candidates:
         best = self.best().unsqueeze(1)
         if not isinstance(self.primitive, Reflection):
             return Candidates(best, torch.ones_like(self.centre[..., :1]))

@@ -38,7 +38,7 @@ class Point(Posterior):
         values = self.primitive.squash(self.raw)
         return values if self.primitive.components > 1 else values.squeeze(-1)
 
-    def candidates(self, n: int) -> Candidates:
+    def candidates(self, n: int, blur: float = 0.0) -> Candidates:
         return Candidates(self.best().unsqueeze(1), torch.ones_like(self.raw[..., :1]))
 
     def sample(self, n: int, generator: RandomSource = None) -> Tensor:
