@@ -86,6 +86,7 @@ def test_the_kernel_is_the_plain_warp_on_a_gpu(case):
 @needs_cuda
 def test_a_gpu_warps_in_one_kernel_unless_a_gradient_is_wanted():
     images, views = torch.rand(2, 3, 16, 16, device="cuda"), views_of(2).cuda()
+    warp(images, views)  # whether Triton runs is tried once, with the kernel itself
     with mock.patch("tokenstn.geometry.fused_warp.fused_warp", side_effect=RuntimeError("the kernel")):
         with pytest.raises(RuntimeError, match="the kernel"):
             warp(images, views)
