@@ -27,6 +27,7 @@ from tokenstn.models import TokenSTN
 from tokenstn.training.engine import Machine, Trained, train_classifier, train_rectifier, train_rival
 from tokenstn.training.recipes import Recipe
 
+VALIDATIONS = 5  # of a training: a cell is judged over its orbits, these only show in the log how it went
 EVALUATION_SEED = 0  # of the first shear and of random views: the same for all seeds, so that answers can be paired
 
 
@@ -170,7 +171,12 @@ def _left_out(config: dict[str, Any]) -> str | None:
 
 def _machine(config: dict[str, Any], equipment: Equipment) -> Machine:
     return Machine(
-        equipment.accelerator, devices=1, precision=config["precision"], workers=equipment.workers, progress=False
+        equipment.accelerator,
+        devices=1,
+        precision=config["precision"],
+        workers=equipment.workers,
+        progress=False,
+        validations=VALIDATIONS,
     )
 
 

@@ -42,8 +42,6 @@ from tokenstn.training.recipes import Recipe
 from tokenstn.training.rival import RivalTraining
 from tokenstn.training.stopping import Company, StopWithCheckpoint, stopped_at_once, stopped_by
 
-VALIDATIONS = 25  # in a run, at least
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -52,7 +50,8 @@ class Machine:
     accumulate: batches for one step of the optimizer. compile: whether torch compiles the networks. logger: the name of
     one more of Lightning's loggers, such as WandbLogger. workers: processes that read images. on_bad: ``raise`` an
     error for an image that cannot be read, or ``skip`` it. on_nonfinite: ``stop`` where a loss or a gradient is not
-    finite, ``retry`` that step in float32, or ``skip`` it.
+    finite, ``retry`` that step in float32, or ``skip`` it. validations: how often a run is validated at least, where it
+    has so many epochs.
     """
 
     accelerator: str = "auto"
@@ -67,10 +66,14 @@ class Machine:
     on_bad: OnBad = "raise"
     progress: bool = True
     on_nonfinite: OnNonfinite = "stop"
+    validations: int = 25
 
     def __post_init__(self) -> None:
-        if self.accumulate < 1 or self.workers < 0:
-            raise ValueError(f"accumulate={self.accumulate} is at least 1 and workers={self.workers} at least 0")
+        if self.accumulate < 1 or self.workers < 0 or self.validations < 1:
+            raise ValueError(
+                f"accumulate={self.accumulate} and validations={self.validations} are at least 1, "
+                f"workers={self.workers} at least 0"
+            )
         if self.logger is not None and self.logger not in loggers.__all__:
             raise ValueError(f"unknown logger {self.logger!r}; Lightning has {', '.join(loggers.__all__)}")
 
@@ -255,16 +258,16 @@ def _trainer(recipe: Recipe, out: Path, machine: Machine, callbacks: list[Callba
         enable_model_summary=False,
         enable_progress_bar=machine.progress,
         log_every_n_steps=1,
-        check_val_every_n_epoch=_between_validations(recipe),
+        check_val_every_n_epoch=_between_validations(recipe, machine.validations),
         # equal to the bit is promised on the CPU; on CUDA this mode fills every fresh tensor
         plugins=[WholeCheckpoints()],
         deterministic="warn" if machine.accelerator == "cpu" or not torch.cuda.is_available() else False,
     )
 
 
-def _between_validations(recipe: Recipe) -> int:
+def _between_validations(recipe: Recipe, validations: int) -> int:
     """Epochs from one to the next: many short epochs are not all validated, but the last one is; patience needs all."""
-    most = recipe.epochs // VALIDATIONS if recipe.patience is None else 1
+    most = recipe.epochs // validations if recipe.patience is None else 1
     return max(number for number in range(1, max(1, most) + 1) if recipe.epochs % number == 0)
 
 
