@@ -37,8 +37,9 @@ def read_medmnist(source: str | Path, root: str | Path | None = None, verify: bo
         path = folder / f"{source}.npz"
     name, size = _name(path)
     if not path.is_file():
+        where = Path("~", path.relative_to(Path.home())) if path.is_relative_to(Path.home()) else path
         raise ValueError(
-            f"there is no {path}; download {path.name} from https://zenodo.org/records/10519652 to that folder, "
+            f"there is no {where}; download {path.name} from https://zenodo.org/records/10519652 to that folder, "
             "or say where it is"
         )
     info = _info(name, size)

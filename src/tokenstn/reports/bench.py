@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tokenstn.evaluation.bench_results import BENCH_SCHEMA, BenchResults
 from tokenstn.evaluation.metrics_json import plain, restored
@@ -17,8 +19,30 @@ from tokenstn.system.files import write_text
 def write_bench(results: BenchResults, folder: str | Path) -> list[Path]:
     """NAME.json and all that is rendered from it."""
     path = Path(folder) / f"{results.experiment}.json"
-    write_text(path, json.dumps(plain(results), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, line_by_line(plain(results)))
     return [path, *render_bench(path)]
+
+
+def line_by_line(document: dict[str, Any]) -> str:
+    """JSON with a line for each part, and for each item of a list: a change of one cell is a change of one line.
+
+    >>> print(line_by_line({"seeds": [0, 1], "cells": [{"row": "a"}, {"row": "b"}]}), end="")
+    {
+     "seeds": [0, 1],
+     "cells": [
+      {"row": "a"},
+      {"row": "b"}
+     ]
+    }
+    """
+    write = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    parts = []
+    for name, value in document.items():
+        text = write(value)
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n" + ",\n".join(f"  {write(item)}" for item in value) + "\n ]"
+        parts.append(f" {write(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def render_bench(path: str | Path) -> list[Path]:

@@ -57,8 +57,11 @@ def _table(results: BenchResults, data: str) -> BenchTable:
     identity = next(one for one in results.data if one.name == data)
     columns = results.columns or default_columns(results)
     reported = results.reported.get(data, {})
+    told = {name for numbers in reported.values() for name in numbers}
+    # of data that are not at hand, what a paper reports is all that there is to show
+    rows = [row for row in results.rows if identity.missing is None or not told or row.name in told]
     lines = []
-    for row in results.rows:
+    for row in rows:
         measured = [_entry(results, row, data, column) for column in columns]
         lines.append(measured + [_reported(reported[column].get(row.name)) for column in reported])
     for place, column in enumerate(columns):
@@ -67,7 +70,7 @@ def _table(results: BenchResults, data: str) -> BenchTable:
     return BenchTable(
         identity.title,
         tuple(headings),
-        tuple(row.title for row in results.rows),
+        tuple(row.title for row in rows),
         tuple(tuple(line) for line in lines),
         tuple(_remarks(results, data, identity.missing)),
     )
@@ -138,10 +141,13 @@ def _remarks(results: BenchResults, data: str, missing: str | None) -> Iterable[
     if missing is not None:
         yield f"not run: {missing}"
         return
+    without: dict[str, list[str]] = {}
     for row in results.rows:
         if row.missing is not None:
-            yield f"{row.title}: not run, {row.missing}"
-            continue
+            without.setdefault(row.missing, []).append(row.title)
+    for reason, titles in without.items():
+        yield f"{', '.join(titles)}: not run, {reason}"
+    for row in results.rows:
         failed = [cell for cell in results.cells if (cell.row, cell.data, cell.state) == (row.name, data, "failed")]
         if failed:
             seeds = ", ".join(str(cell.seed) for cell in failed)
