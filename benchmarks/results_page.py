@@ -53,7 +53,11 @@ QUESTIONS = {
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
 LEFT_OUT = "left out of this run"
 FIGURES = {"pareto": "accuracy over the orbit against upright accuracy", "views": "accuracy against views"}
-HEADLINES = (("rotmnist", "mnist", "RotMNIST"), ("moths-eu", "eu-moths", "EU-Moths"))
+HEADLINES = (
+    ("rotmnist", "mnist", "RotMNIST"),
+    ("moths-eu", "eu-moths", "EU-Moths"),
+    ("medmnist", "breastmnist", "BreastMNIST"),
+)
 HEADLINE_ROWS = {
     "vanilla": "vanilla",
     "augmented": "augmented",
@@ -230,8 +234,12 @@ def headline(found: Path) -> str:
         return "How the methods compare is being measured: [results](docs/results.md), [speed](docs/speed.md)."
     columns = [(results, data, column) for results, data, _ in measured for column in (UPRIGHT, results.orbits[0].name)]
     heads = [f"{title}, {column}" for results, _, title in measured for column in (UPRIGHT, results.orbits[0].name)]
-    lines = tuple(tuple(entry(*column, row) for column in columns) for row in HEADLINE_ROWS)
-    table = BenchTable("", tuple(heads), tuple(HEADLINE_ROWS.values()), lines, tuple(missing))
+    lines = {title: tuple(entry(*column, row) for column in columns) for row, title in HEADLINE_ROWS.items()}
+    run = {title: line for title, line in lines.items() if any(one.value is not None for one in line)}
+    missing += (
+        [f"{', '.join(title for title in lines if title not in run)}: not run yet"] if len(run) < len(lines) else []
+    )
+    table = BenchTable("", tuple(heads), tuple(run), tuple(run.values()), tuple(missing))
     judged = "; ".join(f"{title} {_seeds_and_orbit(results)}" for results, _, title in measured)
     words = (
         f"Right answers in percent, mean ± standard deviation over retrained seeds ({judged}); bold is the best of all "
@@ -242,9 +250,12 @@ def headline(found: Path) -> str:
 
 
 def entry(results: BenchResults, data: str, column: str, row: str) -> Entry:
-    """What the full table has for a row and a column."""
+    """What the full table has for a row and a column; nothing for a row that the experiment does not have."""
     table = bench_tables(results)[[one.name for one in results.data].index(data)]
-    line = table.entries[[one.name for one in results.rows].index(row)]
+    rows = [one.name for one in results.rows]
+    if row not in rows:
+        return Entry()
+    line = table.entries[rows.index(row)]
     return line[table.columns.index(column)]
 
 
