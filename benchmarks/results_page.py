@@ -74,7 +74,9 @@ HEADLINE_ROWS = {
 
 def render(found: Path) -> str:
     """The page."""
-    return "\n\n".join([HEAD.strip(), *(section(found, name) for name in QUESTIONS)]) + "\n"
+    run = any(read(found, name) is not None for name, _, _ in HEADLINES)
+    short = [f"## In short\n\n{headline(found, 'tables below')}"] if run else []
+    return "\n\n".join([HEAD.strip(), *short, *(section(found, name) for name in QUESTIONS)]) + "\n"
 
 
 def section(found: Path, name: str) -> str:
@@ -221,8 +223,11 @@ def _mean(values: Iterable[float | None], written: Callable[[float], str]) -> En
     return Entry(written(fmean(known))) if known else Entry()
 
 
-def headline(found: Path) -> str:
-    """The block in the README: upright and over the first orbit, for the methods that people know."""
+def headline(found: Path, whole: str = "[full tables](docs/results.md)") -> str:
+    """The block in the README: upright and over the first orbit, for the methods that people know.
+
+    whole: where the other rows are.
+    """
     measured, missing = [], []
     for name, data, title in HEADLINES:
         results = read(found, name)
@@ -243,8 +248,7 @@ def headline(found: Path) -> str:
     judged = "; ".join(f"{title} {_seeds_and_orbit(results)}" for results, _, title in measured)
     words = (
         f"Right answers in percent, mean ± standard deviation over retrained seeds ({judged}); bold is the best of all "
-        "rows of the [full tables](docs/results.md), where paired differences, tuning, hardware and commands stand as "
-        "well."
+        f"rows of the {whole}, where paired differences, tuning, hardware and commands stand as well."
     )
     return f"{markdown_table(table)}\n{words}"
 
