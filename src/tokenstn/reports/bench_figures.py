@@ -69,6 +69,7 @@ def pareto_plot(results: BenchResults) -> Plot | None:
         axes.set_title(data.title, loc="left")
         axes.set_xlabel("accuracy on the images as they come")
         axes.set_ylabel(f"accuracy over {orbit}")
+        axes.locator_params(axis="x", nbins=6)  # more of them would touch
         _labels(axes, side, points)
         rows += [(data.name, p.title, p.upright, p.orbit, p.upright_spread, p.orbit_spread, p.best) for p in points]
     shown = [family for family in FAMILIES if any(p.family == family for _, points in panels for p in points)]
