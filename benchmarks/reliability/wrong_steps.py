@@ -21,8 +21,8 @@ from torch import Tensor
 from tokenstn import Preprocessing, TokenSTN
 from tokenstn.data import ImageTable, open_images, split_table
 from tokenstn.training import keeping
+from tokenstn.training.classifier_training import ClassifierTraining
 from tokenstn.training.engine import Machine, Trained, train_classifier
-from tokenstn.training.module import ClassifierTraining
 from tokenstn.training.recipes import CLASSIFIER
 
 KINDS = ("loss", "gradient", "activations")

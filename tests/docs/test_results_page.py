@@ -98,8 +98,8 @@ def test_page_readme_and_figures_are_what_the_script_renders():
 def test_the_sections_stand_in_their_order_and_an_experiment_without_a_file_has_its_line(page, found):
     text = page.render(found)
     titles = [
-        "In short", "A toy", "EU-Moths, ViT-S/14", "EU-Moths, the best", "MedMNIST", "Ablation", "Accuracy against views",
-        "Ecuador-Moths", "Cost",
+        "In short", "A toy", "EU-Moths, ViT-S/14", "EU-Moths, the best", "MedMNIST", "Ablation",
+        "Accuracy against views", "Ecuador-Moths", "Cost",
     ]  # fmt: skip
     headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     assert [heading.startswith(title) for heading, title in zip(headings, titles, strict=True)] == [True] * 9

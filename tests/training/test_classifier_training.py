@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tokenstn import Preprocessing
-from tokenstn.training.module import ClassifierTraining
+from tokenstn.training.classifier_training import ClassifierTraining
 from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED
 
 PREPARED = Preprocessing(size=(24, 24), mean=(0.0,), std=(1.0,))

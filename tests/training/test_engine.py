@@ -16,12 +16,12 @@ from tokenstn import Preprocessing, TokenSTN
 from tokenstn.data import ImageTable, UnreadableImageError
 from tokenstn.geometry import OneSidedScale, Pose, Rotation, warp
 from tokenstn.models.backbone import Backbone
-from tokenstn.training import keeping, module
+from tokenstn.training import classifier_training, keeping
 from tokenstn.training.engine import Machine, train_classifier, train_rectifier
-from tokenstn.training.module import RectifierTraining
 from tokenstn.training.order import EpochOrder
 from tokenstn.training.poses import draw_poses
 from tokenstn.training.recipes import RECIPES, Recipe, recipe
+from tokenstn.training.rectifier_training import RectifierTraining
 
 from ..models.classifiers import PlainCNN
 from ..models.test_learning import comets, discs
@@ -85,7 +85,12 @@ def test_without_a_validation_split_a_run_ends_with_its_last_epoch(tmp_path):
 
 def test_a_classifier_is_shown_the_poses_of_its_augmentation(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(module, "draw_poses", lambda moves, *rest: drawn.append(moves) or draw_poses(moves, *rest))
+
+    def watched(moves, *rest):
+        drawn.append(moves)
+        return draw_poses(moves, *rest)
+
+    monkeypatch.setattr(classifier_training, "draw_poses", watched)
     model = TokenSTN(PlainCNN(channels=1, classes=2), primitives=(), input_size=(28, 28), preprocessing=PREPARED)
     how = {"machine": ONE_PROCESS, "augmentation": ("rotation", OneSidedScale())}
     train_classifier(model, shapes(48), replace(SHORT, epochs=1), tmp_path, **how)

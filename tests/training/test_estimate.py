@@ -7,7 +7,7 @@ import torch
 
 from tokenstn.training.engine import train_rectifier
 from tokenstn.training.estimate import estimate_seconds
-from tokenstn.training.module import RectifierTraining
+from tokenstn.training.rectifier_training import RectifierTraining
 
 from .test_engine import ONE_PROCESS, PREPARED, SHORT, fresh, shapes, weights
 

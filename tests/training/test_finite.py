@@ -8,8 +8,8 @@ import torch
 
 from tokenstn import TokenSTN
 from tokenstn.training.checkpoints import WholeCheckpoints
+from tokenstn.training.classifier_training import ClassifierTraining
 from tokenstn.training.engine import train_classifier
-from tokenstn.training.module import ClassifierTraining
 from tokenstn.training.recipes import Recipe
 
 from ..models.classifiers import PlainCNN

@@ -12,8 +12,8 @@ from tokenstn import TokenSTN
 from tokenstn.system.stopping import Stopped
 from tokenstn.training import held, keeping
 from tokenstn.training.engine import Machine, Trained, train_rectifier
-from tokenstn.training.module import RectifierTraining
 from tokenstn.training.recipes import Recipe
+from tokenstn.training.rectifier_training import RectifierTraining
 
 from ..models.classifiers import PlainCNN
 from .test_engine import ONE_PROCESS, PREPARED, fresh, shapes, weights

@@ -89,7 +89,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_model(run, digits, tmp_pat
             raise PowerCutError
 
     with monkeypatch.context() as patch:
-        patch.setattr("tokenstn.training.module.RectifierTraining.on_train_epoch_start", cut)
+        patch.setattr("tokenstn.training.rectifier_training.RectifierTraining.on_train_epoch_start", cut)
         with pytest.raises(PowerCutError):
             main(["train", str(digits), "--out", str(out), *SHORT])
     assert not (out / "metrics.json").exists() and not (out / "model").exists()

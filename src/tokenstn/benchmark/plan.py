@@ -10,7 +10,7 @@ from typing import Any
 from tokenstn.baselines.registry import learns
 from tokenstn.benchmark.experiment import ClassifierSpec, Experiment, MethodSpec, OrbitSpec
 from tokenstn.benchmark.models import file_checksum
-from tokenstn.benchmark.settings import classifier_recipe, plain_options, plain_recipe, recipe_of
+from tokenstn.benchmark.settings import classifier_recipe, method_recipe, plain_options, plain_recipe
 from tokenstn.benchmark.tables import Images, Phase, describe, find_file
 from tokenstn.benchmark.task import Task, versions_that_matter
 from tokenstn.evaluation.bench_results import UPRIGHT
@@ -71,7 +71,7 @@ class Planner:
         classifier = self.classifier(data, spec.classifier, seed, phase)
         method, images = spec.method or row, self.images(data, phase)
         label = f"{row} · {data} · seed {seed}" + (" · validation" if phase == "choosing" else "")
-        recipe = plain_recipe(recipe_of(spec.recipe))
+        recipe = plain_recipe(method_recipe(method, spec.recipe))
         shared = {
             **self._common(data, images),
             "base": classifier.key,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from tokenstn.baselines.registry import options_of_method
+from tokenstn.baselines.registry import learns, options_of_method
 from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
 from tokenstn.models.call_settings import AutoViews
-from tokenstn.training.recipes import CLASSIFIER, Recipe, recipe
+from tokenstn.training.recipes import CLASSIFIER, RIVAL, Recipe, recipe
 
 KINDS = {**PRIMITIVES, "one-sided scale": OneSidedScale}
 SIZES = {"full": 1.0, "half": 0.5}  # of the images, where data of several sizes share a row
@@ -52,6 +52,15 @@ def recipe_of(settings: Mapping[str, Any], usual: Recipe | None = None) -> Recip
         if str(kinds[name]) in ("int", "float") and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise ValueError(f"recipe.{name} is {value!r}: expected a number")
     return replace(start, **changes)
+
+
+def method_recipe(method: str, settings: Mapping[str, Any]) -> Recipe:
+    """That of a method: where no base is named, ours for the rectifiers of this library and a rival's for the others.
+
+    >>> method_recipe("stn", {}).classifier, method_recipe("tokenstn", {}).classifier
+    ('joint', 'frozen')
+    """
+    return recipe_of(settings, RIVAL if learns(method) and not method.startswith("tokenstn") else None)
 
 
 def classifier_recipe(settings: Mapping[str, Any]) -> Recipe:

@@ -30,15 +30,16 @@ from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.system.processes import reading_processes
 from tokenstn.system.stopping import StopRequest
 from tokenstn.training.checkpoints import Patience, WholeCheckpoints
+from tokenstn.training.classifier_training import ClassifierTraining
 from tokenstn.training.epoch_log import EpochLog
 from tokenstn.training.finite import FiniteSteps, OnNonfinite
 from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
 from tokenstn.training.graphs import PlayBack
 from tokenstn.training.keeping import KeepLast
 from tokenstn.training.loading import OnBad, load
-from tokenstn.training.module import ClassifierTraining, RectifierTraining
 from tokenstn.training.monitor import CollapseMonitor
 from tokenstn.training.recipes import Recipe
+from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.rival import RivalTraining
 from tokenstn.training.stopping import Company, StopWithCheckpoint, stopped_at_once, stopped_by
 

@@ -8,10 +8,11 @@ import torch
 
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing
+from tokenstn.training.classifier_training import ClassifierTraining
 from tokenstn.training.held import can_be_held
 from tokenstn.training.loading import load, prepared
-from tokenstn.training.module import ClassifierTraining, RectifierTraining
 from tokenstn.training.recipes import Recipe
+from tokenstn.training.rectifier_training import RectifierTraining
 
 STEPS = 3
 VALIDATION = 1 / 3  # of a training step's time: forward passes alone

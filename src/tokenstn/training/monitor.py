@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.evaluation.collapse import PrimitiveHealth, collapse_report
-from tokenstn.training.module import PosedBatch, RectifierTraining
+from tokenstn.training.rectifier_training import PosedBatch, RectifierTraining
 
 LOGGED = ("spread", "at_bound", "from_identity", "equivariance_error", "equivariance_failures")
 

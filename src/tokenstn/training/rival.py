@@ -8,8 +8,9 @@ from torch import Tensor
 from tokenstn.baselines import Rival
 from tokenstn.geometry import Primitive
 from tokenstn.models import Preprocessing
+from tokenstn.training.labels import Batch, labelled, labelled_places, share_right
 from tokenstn.training.losses import classification_loss
-from tokenstn.training.module import Batch, Training, labelled, labelled_places, share_right
+from tokenstn.training.module import Training
 from tokenstn.training.poses import draw_poses, image_noise
 from tokenstn.training.recipes import Recipe
 

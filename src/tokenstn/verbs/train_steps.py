@@ -18,10 +18,11 @@ from tokenstn.models.finite import is_answer, why_no_answer
 from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
 from tokenstn.training.estimate import estimate_seconds
+from tokenstn.training.labels import labelled_rows, share_right
 from tokenstn.training.loading import OnBad, load, prepared
-from tokenstn.training.module import RectifierTraining, labelled_rows, share_right
 from tokenstn.training.orientation import orientation_predicts_label
 from tokenstn.training.recipes import Recipe
+from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.sheet import write_contact_sheet
 from tokenstn.training.small_vit import SMALL_IMAGE
 from tokenstn.training.upright import is_upright

@@ -1,0 +1,135 @@
+"""Train the rectifier in front of a classifier, by the poses that training itself applies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tokenstn.geometry import Pose
+from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.posteriors import Posterior
+from tokenstn.training.alignment import absolute_alignment, relative_alignment, variance_preserving
+from tokenstn.training.corners import vary_corners
+from tokenstn.training.labels import Batch, labelled, labelled_places, share_right
+from tokenstn.training.losses import classification_loss, kl_loss
+from tokenstn.training.module import Training
+from tokenstn.training.poses import draw_pose_pairs, draw_poses, image_noise
+from tokenstn.training.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class PosedBatch:
+    """Poses found for images as they come, how they were then moved, and what was found for the moved ones.
+
+    Each ``{primitive: (B,)}``, or ``(B, 2)`` for a translation, on the CPU.
+    """
+
+    found: dict[str, Tensor]
+    moves: dict[str, Tensor]
+    found_moved: dict[str, Tensor]
+
+
+class RectifierTraining(Training):
+    """Train the rectifier of a TokenSTN: images at known poses, and whatever terms the recipe asks for.
+
+    Args:
+        model: its classifier frozen or half frozen beforehand, as the recipe says.
+        upright: the data show objects upright, so that the applied pose is the pose; otherwise only the difference
+            between two poses of an image is known.
+        labelled: batches have labels; without them the classification term is left out.
+    """
+
+    def __init__(
+        self,
+        model: TokenSTN,
+        recipe: Recipe,
+        preprocessing: Preprocessing,
+        seed: int,
+        upright: bool = True,
+        labelled: bool = True,
+    ) -> None:
+        super().__init__(recipe, preprocessing, seed)
+        if recipe.classification and not labelled and not recipe.alignment:
+            raise ValueError("this recipe learns from labels alone, and the images have none; use the default recipe")
+        self.model, self.upright, self.labelled = model, upright, labelled
+
+    def training_step(self, batch: Batch, number: int) -> Tensor | None:
+        images = self.images(batch)
+        if len(images) == 0:
+            return None
+        terms = self.terms(images, batch)
+        total = torch.stack(list(terms.values())).sum()
+        self.note({f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}, len(images))
+        return total
+
+    def loss(self, images: Tensor, batch: Batch) -> Tensor:
+        """The sum of the terms, a scalar."""
+        return torch.stack(list(self.terms(images, batch).values())).sum()
+
+    def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Every weighted term of the loss, by name."""
+        recipe, model, index = self.recipe, self.model, batch["index"]
+        primitives = model.primitives if recipe.apply_poses else ()
+        terms: dict[str, Tensor] = {}
+        if self.upright or not recipe.alignment:
+            posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
+            posteriors = model.localize(self.as_seen(posed, images, read, index))
+            aligned = absolute_alignment(posteriors, pose) if recipe.alignment else {}
+        else:
+            first, second = draw_pose_pairs(primitives, self.seed, self.current_epoch, index)
+            posed, pose, read = self.at_pose(images, first)
+            other, other_pose, other_read = self.at_pose(images, second)
+            posteriors = model.localize(self.as_seen(posed, images, read, index))
+            others = model.localize(self.as_seen(other, images, other_read, index, draw=1))
+            aligned = relative_alignment(posteriors, others, pose, other_pose)
+        for name, term in aligned.items():
+            terms[f"alignment_{name}"] = recipe.alignment * term
+        if recipe.classification and self.labelled and len(labelled_places(batch)):
+            noise = image_noise(self.seed, self.current_epoch, index)
+            answer = model.classify(posed, posteriors, recipe.views, recipe.sampling, noise)
+            likely, labels = labelled(batch, answer.probabilities, batch["label"])
+            loss = classification_loss(likely, labels, model.multi_label, recipe.label_smoothing)
+            terms["classification"] = recipe.classification * loss
+        if recipe.kl:
+            terms["kl"] = recipe.kl * kl_loss(posteriors)
+        if recipe.variance:
+            terms["variance"] = recipe.variance * variance_preserving(posteriors, pose)
+        return terms
+
+    def as_seen(self, posed: Tensor, images: Tensor, read: Tensor, index: Tensor, draw: int = 0) -> Tensor:
+        """What the localizer gets to see of images at a pose, ``(B, C, h, w)``: the same, but for the corners."""
+        if not self.recipe.vary_corners:
+            return posed
+        return vary_corners(posed, images, read, self.seed, self.current_epoch, index, draw)
+
+    def validation_step(self, batch: Batch, number: int) -> dict[str, PosedBatch] | None:
+        """Every validation image as it comes and at one random pose of its own, the same in every epoch."""
+        images = self.images(batch)
+        if len(images) == 0:
+            return None
+        posed, pose, _ = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
+        as_it_comes, moved = self.model.localize(images), self.model.localize(posed)
+        measured: dict[str, Tensor] = {}
+        if self.labelled and len(labelled_places(batch)):
+            answers = {
+                "val/posed": self.model.classify(posed, moved),
+                "val/upright": self.model.classify(images, as_it_comes),
+            }
+            measured = {name: share_right(found.probabilities, batch["label"]) for name, found in answers.items()}
+        if self.upright:
+            aligned = absolute_alignment(moved, pose)
+        else:
+            unmoved = Pose.of(rotation=torch.zeros_like(pose.rotation))
+            aligned = relative_alignment(as_it_comes, moved, unmoved, pose)
+        measured["val/loss"] = torch.stack(list(aligned.values())).sum()
+        self.log_dict(measured, prog_bar=True, sync_dist=True, batch_size=len(images))
+        moves = {name: getattr(pose, name).cpu() for name in moved}
+        return {"poses": PosedBatch(best_values(as_it_comes), moves, best_values(moved))}
+
+
+def best_values(posteriors: Mapping[str, Posterior]) -> dict[str, Tensor]:
+    """The most likely value of each primitive, on the CPU."""
+    return {name: posterior.best().float().cpu() for name, posterior in posteriors.items()}
