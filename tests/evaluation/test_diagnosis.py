@@ -71,6 +71,13 @@ def test_a_robust_classifier_is_left_alone():
     assert diagnosis.command is None
 
 
+@pytest.mark.parametrize(("images", "said"), [(40, False), (100, True)])
+def test_an_accuracy_that_only_training_images_have_raises_a_question(images, said):
+    diagnosis, found = diagnosed(bare_model(), rotation_group(4), table_of(images))
+    assert found.evaluation.bare.upright == 1.0
+    assert any("images that it was trained with" in step for step in diagnosis.next_steps) is said
+
+
 def test_without_labels_there_are_consistency_and_confidence():
     diagnosis, _ = diagnosed(bare_model(), rotation_group(4), labels=False)
     assert diagnosis.losses["turned"].drop is None and diagnosis.losses["turned"].notable

@@ -18,6 +18,8 @@ LOW = 0.6  # an accuracy on images as they come that a rectifier cannot mend
 NOTABLE_DISAGREEMENT = 0.05
 WIDE = 0.05  # an interval of ± this share says little
 FEW_IMAGES = 5  # of a class: too few to name it
+TOO_GOOD = 0.995  # an accuracy on images as they come that few classifiers have on images that they have never seen
+FEW_TO_BE_RIGHT = 100  # images: all of so few may be right by chance
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,13 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
         if named:
             steps.append(f"look at {named}, which lose most; where orientation is the label, rectifying would hurt")
     steps += [f"mind that {control.sentence}" for control in evaluation.controls if control.warns]
-    if evaluation.bare.upright is None:
+    upright = evaluation.bare.upright
+    if upright is not None and upright >= TOO_GOOD and evaluation.images >= FEW_TO_BE_RIGHT:
+        steps.append(
+            f"mind that {upright:.1%} right as they come is what a classifier reaches on images that it was trained "
+            "with: if these are such images, ask again with others"
+        )
+    if upright is None:
         steps.append("give labels of its own classes (a folder for each, or a manifest) to see accuracy too")
     if any(loss.drop is not None and loss.drop.high - loss.drop.low > 2 * WIDE for loss in losses.values()):
         steps.append(f"use more than {evaluation.images} images for a narrower interval: raise --limit")
