@@ -86,9 +86,8 @@ class Circular(Posterior):
         top, offset = self._top()
         masses = self.log_masses.exp()
         if blur:
-            masses = (masses.unsqueeze(-1) * constant(_blurring, blur, like=masses)).sum(
-                -2
-            )  # autocast leaves sums alone
+            # not a matrix product, which autocast would round to half precision
+            masses = (masses.unsqueeze(-1) * constant(_blurring, blur, like=masses)).sum(-2)
             if not _full_circle(self.primitive):
                 masses = masses.masked_fill(~self.allowed, 0.0)
                 masses = masses / masses.sum(-1, keepdim=True)
