@@ -26,8 +26,8 @@ class AutoViews:
 
     mass: in (0, 1]. most: views at most. sure: how many times more probable the first answer has to be than the next
     one, for one view to be enough; None never stops at one. spread_deg: by how many degrees (standard deviation) the
-    belief about the angle is widened for choosing and weighing views: averaging over angles near the best one makes up
-    for part of what a classifier gets wrong, however sharp the belief is. 0 weighs views by the belief alone.
+    belief about the angle is widened for choosing and weighing views, so that answers are averaged over angles near the
+    best one however sharp the belief is. 0 weighs views by the belief alone.
 
     >>> AutoViews(mass=0.5, most=4).mass
     0.5

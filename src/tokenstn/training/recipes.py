@@ -62,7 +62,7 @@ DEFAULT = Recipe()
 CLASSIFIER = replace(DEFAULT, alignment=0.0, classification=1.0, epochs=40, batch_size=64, rate=2e-3, weight_decay=0.05)
 # the same for one that starts from weights learned elsewhere: gently, but for its new head
 FINE_TUNED = replace(CLASSIFIER, rate=5e-5, head_rate=1e-3)
-# a rival in front of a trained classifier: on a frozen one most of them learn next to nothing (docs/comparison.md)
+# a rival in front of a trained classifier: on a frozen one all of them did worse (docs/comparison.md)
 RIVAL = replace(DEFAULT, classifier="joint", epochs=20, batch_size=64, rate=1e-4, weight_decay=0.05)
 
 _PAPER = Recipe(
