@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tokenstn.models.call_settings import LEFT_OUT
 from tokenstn.models.declared import LARGEST_SIDE
 from tokenstn.system.documents import shown
 
@@ -61,6 +62,7 @@ _PREPROCESSING = _either(
         interpolation=_is(str),
     ),
 )
+_AUTO = _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER), spread_deg=_NUMBER)
 # what a config holds, as far as types go; whether the values make sense is known to those who use them
 CONFIG: dict[str, Check] = {
     "format": _is_count,
@@ -73,12 +75,7 @@ CONFIG: dict[str, Check] = {
     "localization_size": _either(_NULL, _is_side, _is_size),
     "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_is_size, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
-    # without "sure" and "spread_deg" in folders of earlier versions
-    "auto": _either(
-        _fields(mass=_NUMBER, most=_is_count),
-        _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER)),
-        _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER), spread_deg=_NUMBER),
-    ),
+    "auto": lambda value: isinstance(value, dict) and _AUTO({**LEFT_OUT, **value}),
     "poses": _is(str),
     "preprocessing": _PREPROCESSING,
     "classes": _either(_NULL, _list_of(_is(str))),

@@ -38,9 +38,10 @@ def line_by_line(document: dict[str, Any]) -> str:
     write = partial(json.dumps, ensure_ascii=False, allow_nan=False)
     parts = []
     for name, value in document.items():
-        text = write(value)
         if isinstance(value, list) and value and isinstance(value[0], dict):
             text = "[\n" + ",\n".join(f"  {write(item)}" for item in value) + "\n ]"
+        else:
+            text = write(value)
         parts.append(f" {write(name)}: {text}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
