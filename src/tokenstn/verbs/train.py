@@ -72,7 +72,7 @@ def train(
         shared: how many layers the localizer shares with the classifier, or the name of one.
         localization_size: shorter side at which the localizer reads; half the input when left out, all of it for images
             of up to 64 pixels.
-        epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,000 steps.
+        epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,500 steps.
         batch_size: of both; the recipe's when left out.
         rate: peak learning rate of the rectifier; the recipe's when left out.
         patience: stop after so many epochs without a better validation loss, and keep the best one.
