@@ -49,6 +49,9 @@ def test_what_is_changed_is_computed_again_and_nothing_else():
     assert [a.key == b for a, b in zip(slower.tasks, keys, strict=True)] == [True, False, False]
     looked = cell(made, views=3)
     assert [a.key == b for a, b in zip(looked.tasks, keys, strict=True)] == [True, True, False]
+    ours = [task.key for task in cell(made, "tokenstn").tasks]
+    averaged = cell(made, "tokenstn", options={"auto": {"sure": None}})
+    assert [a.key == b for a, b in zip(averaged.tasks, ours, strict=True)] == [True, True, False]
     other = tiny()["classifier"] | {"arguments": {"embed_dim": 32, "depth": 2, "num_heads": 2}}
     assert not {task.key for task in cell(planner(classifier=other)).tasks} & set(keys)
     orbit = cell(planner(orbits={"rotation": {"group": "rotation", "order": 8}}))

@@ -15,6 +15,8 @@ from tokenstn.benchmark.tables import Images, Phase, describe, find_file
 from tokenstn.benchmark.task import Task, versions_that_matter
 from tokenstn.evaluation.bench_results import UPRIGHT
 
+OF_THE_CALL = ("auto",)  # options that a training does not depend on: rows that differ in them share it
+
 
 @dataclass(frozen=True)
 class CellPlan:
@@ -85,7 +87,8 @@ class Planner:
         training = None
         if learns(method):
             moves = self.experiment.augmentation if spec.augmentation is None else spec.augmentation
-            config = {**shared, "kind": "training", "seed": seed, "augmentation": list(moves)}
+            learned = {name: value for name, value in shared["options"].items() if name not in OF_THE_CALL}
+            config = {**shared, "options": learned, "kind": "training", "seed": seed, "augmentation": list(moves)}
             training = Task(
                 "training", config, label=f"train {label}", group=f"training/{row}", needs=(classifier.key,), **common
             )
