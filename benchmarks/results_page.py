@@ -1,6 +1,6 @@
-"""The page on results and the table in the README, from what ``tokenstn bench`` has written to results/.
+"""The page on results and the tables on other pages, from what ``tokenstn bench`` has written to results/.
 
-    python benchmarks/results_page.py            # docs/results.md, its figures, and the block in README.md
+    python benchmarks/results_page.py            # docs/results.md, its figures, and the blocks on other pages
     python benchmarks/results_page.py --check    # are they what results/ gives? nothing is written
 
 results/NAME.json is enough: tables and figures are made from it. What has not been run is a line with the command that
@@ -28,6 +28,7 @@ from tokenstn.reports.trust import BARE_CONFIDENCE, uncertainty_title
 
 ROOT = Path(__file__).parents[1]
 PAGE, README, FOUND = ROOT / "docs" / "results.md", ROOT / "README.md", ROOT / "results"
+COMPARISON = PAGE.parent / "comparison.md"
 ASSETS = PAGE.parent / "assets"
 BEGIN, END = "<!-- results: written by benchmarks/results_page.py -->", "<!-- /results -->"
 
@@ -269,32 +270,62 @@ def _seeds_and_orbit(results: BenchResults) -> str:
     return f"{len(results.seeds)}, {orbit.name}: {orbit.angles} angles{sizes}"
 
 
-def with_block(text: str, block: str) -> str:
-    """The README with another block between its marks."""
+def compared(found: Path) -> str:
+    """The block on the page that compares: every method on EU-Moths, the best over the first orbit first."""
+    results = read(found, "moths-eu")
+    if results is None:
+        return not_yet(read_experiment("moths-eu"))
+    table = bench_tables(results)[0]
+    shown = (UPRIGHT, *(orbit.name for orbit in results.orbits), "trained")
+    wanted = [column for column, name in enumerate(table.columns) if name in shown]
+    by_orbit = table.columns.index(results.orbits[0].name)
+    order = sorted(range(len(table.names)), key=lambda line: table.entries[line][by_orbit].value or 0.0, reverse=True)
+    chosen = BenchTable(
+        "",
+        tuple(table.columns[column] for column in wanted),
+        tuple(table.names[line] for line in order),
+        tuple(tuple(table.entries[line][column] for column in wanted) for line in order),
+        (),
+    )
+    seeds = f"{len(results.seeds)} retrained seeds" if len(results.seeds) > 1 else "one seed"
+    words = f"Right answers in percent, {seeds}; `{results.command}`, {results.hardware['devices']}."
+    return f"{markdown_table(chosen)}\n{words}"
+
+
+def with_block(page: Path, block: str) -> str:
+    """A page with another block between its marks."""
+    text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"README.md has no {BEGIN} … {END}")
+        raise ValueError(f"{page.name} has no {BEGIN} … {END}")
     return f"{before}{BEGIN}\n{block}\n{END}{after}"
 
 
+def pages(found: Path) -> dict[str, tuple[Path, str]]:
+    """Every page that is written from results/, or has a block that is: its place, and what it should be."""
+    return {
+        "docs/results.md": (PAGE, render(found)),
+        "README.md": (README, with_block(README, headline(found))),
+        "docs/comparison.md": (COMPARISON, with_block(COMPARISON, compared(found))),
+    }
+
+
 def write(found: Path) -> None:
-    """The page, its figures and the block. Figures are drawn again: those beside a new NAME.json may be old ones."""
+    """The pages and the figures. Figures are drawn again: those beside a new NAME.json may be old ones."""
     for name in QUESTIONS:
         if read(found, name) is not None:
             render_bench(found / f"{name}.json")
         for path in figures(found, name):
             (ASSETS / path.name).write_bytes(path.read_bytes())
-    PAGE.write_text(render(found), encoding="utf-8")
-    README.write_text(with_block(README.read_text(encoding="utf-8"), headline(found)), encoding="utf-8")
+    for page, text in pages(found).values():
+        page.write_text(text, encoding="utf-8")
 
 
 def stale(found: Path) -> list[str]:
     """Files that are not what results/ gives."""
-    readme = README.read_text(encoding="utf-8")
     same = {
-        "docs/results.md": PAGE.exists() and PAGE.read_text(encoding="utf-8") == render(found),
-        "README.md": readme == with_block(readme, headline(found)),
+        name: page.exists() and page.read_text(encoding="utf-8") == text for name, (page, text) in pages(found).items()
     }
     for path in (path for name in QUESTIONS for path in figures(found, name)):
         copy = ASSETS / path.name
@@ -303,7 +334,7 @@ def stale(found: Path) -> list[str]:
 
 
 def main() -> None:
-    """Write the page and the block, or compare them."""
+    """Write the pages, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     if parser.parse_args().check:
@@ -311,7 +342,7 @@ def main() -> None:
             sys.exit(f"not what results/ gives: {', '.join(files)}; run python benchmarks/results_page.py")
         return
     write(FOUND)
-    print(f"written: {PAGE}, {README}")
+    print(f"written: {', '.join(pages(FOUND))}")
 
 
 if __name__ == "__main__":

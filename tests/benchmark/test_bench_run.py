@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +159,24 @@ def test_a_second_start_computes_nothing_but_what_failed(ran, capsys):
     assert again.results is not None and again.results.cells == results.cells
     said = capsys.readouterr().out
     assert "8 with 2 seeds, 6 finished" in said and "2 on validation images (2 for each row), 2 finished" in said
+
+
+def test_finished_cells_do_not_ask_for_their_weights_again(ran, tmp_path):
+    folder, results = ran
+    finished = {cell.key for cell in results.cells if cell.state == "done"}
+    finished |= {one.key for tuning in results.tuning for one in tuning.tries if one.key}
+    for key in finished:
+        name = folder_of("cell", key)
+        shutil.copytree(folder / "cache" / name, tmp_path / "cache" / name)
+    call = {"out": str(tmp_path / "results"), "cache": str(tmp_path / "cache"), **QUIET}
+    again = bench(str(folder / "tiny.yaml"), methods="vanilla,stn,tokenstn", **call)
+    assert again.results is not None
+    for row in ("vanilla", "stn", "tokenstn"):
+        accuracies = [
+            [cell.orbits["rotation"].mean for cell in one.cells_of(row, "digits")] for one in (results, again.results)
+        ]
+        assert accuracies[0] == accuracies[1]
+    assert {path.name.split("-")[0] for path in (tmp_path / "cache").iterdir()} == {"cell"}
 
 
 def test_a_killed_bench_goes_on_where_it_was(tmp_path):

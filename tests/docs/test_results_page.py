@@ -196,26 +196,40 @@ def test_the_block_says_which_experiment_is_missing_and_without_any_has_no_numbe
     assert not any(sign.isdigit() or sign == "|" for sign in none)
 
 
-def test_only_the_block_of_the_readme_changes(page):
-    text = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
-    assert page.with_block(text, "new") == f"before\n{page.BEGIN}\nnew\n{page.END}\nafter\n"
-    with pytest.raises(ValueError, match="has no"):
-        page.with_block("no marks", "new")
+def test_the_comparison_has_every_method_the_best_over_the_orbit_first(page, found, toy):
+    assert page.compared(found).startswith("Not run yet: `tokenstn bench moths-eu`")
+    write_bench(as_experiment(toy, "moths-eu", "eu-moths"), found)
+    lines = page.compared(found).splitlines()
+    assert lines[0].startswith("| | upright | turns |") and "Δ" not in lines[0]
+    names = [line.split("|")[1].strip() for line in lines[2:] if line.startswith("|")]
+    assert names[:2] == ["ours", "STN"] and names[2].startswith("vanilla")  # 88.2, 83.0 and 52.0 over the orbit
+    assert "2 retrained seeds; `tokenstn bench moths-eu`" in lines[-1]
+
+
+def test_only_the_block_of_a_page_changes(page, tmp_path):
+    marked, plain = tmp_path / "marked.md", tmp_path / "plain.md"
+    marked.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n", encoding="utf-8")
+    plain.write_text("no marks", encoding="utf-8")
+    assert page.with_block(marked, "new") == f"before\n{page.BEGIN}\nnew\n{page.END}\nafter\n"
+    with pytest.raises(ValueError, match=r"plain\.md has no"):
+        page.with_block(plain, "new")
 
 
 def test_page_block_and_figure_are_written_from_the_json_alone_and_changes_are_noticed(
     page, found, tmp_path_factory, monkeypatch
 ):
     folder = tmp_path_factory.mktemp("docs")
-    for name, place in (("PAGE", "results.md"), ("README", "README.md"), ("ASSETS", "assets")):
+    places = {"PAGE": "results.md", "README": "README.md", "COMPARISON": "comparison.md", "ASSETS": "assets"}
+    for name, place in places.items():
         monkeypatch.setattr(page, name, folder / place)
     page.ASSETS.mkdir()
-    page.README.write_text(f"{page.BEGIN}\n{page.END}\n", encoding="utf-8")
-    every = ["docs/results.md", "README.md", "docs/assets/rotmnist-pareto.svg"]
+    for marked in (page.README, page.COMPARISON):
+        marked.write_text(f"{page.BEGIN}\n{page.END}\n", encoding="utf-8")
+    every = ["docs/results.md", "README.md", "docs/comparison.md", "docs/assets/rotmnist-pareto.svg"]
     assert page.stale(found) == every
     (found / "rotmnist-pareto.svg").unlink()
     page.write(found)
     assert page.stale(found) == [] and (page.ASSETS / "rotmnist-pareto.svg").read_text("utf-8").startswith("<svg")
     (found / "rotmnist.json").unlink()
     (found / "rotmnist-pareto.svg").write_text("another", encoding="utf-8")
-    assert page.stale(found) == every
+    assert page.stale(found) == [name for name in every if name != "docs/comparison.md"]  # of another experiment

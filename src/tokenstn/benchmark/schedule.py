@@ -26,8 +26,14 @@ class Ledger:
 
 
 def missing(tasks: Sequence[Task], cache: Cache) -> list[Task]:
-    """The tasks that have no result yet."""
-    return [task for task in tasks if not cache.done(task)]
+    """The tasks that have no result yet, in their order; not those that only finished ones would need."""
+    needed = {task.key for task in tasks} - {need for task in tasks for need in task.needs}  # what is asked for
+    left = []
+    for task in reversed(tasks):
+        if task.key in needed and not cache.done(task):
+            needed.update(task.needs)
+            left.append(task)
+    return left[::-1]
 
 
 def run_all(
