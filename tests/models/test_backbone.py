@@ -1,6 +1,7 @@
 """Any classifier can be seen as (prefix, whole), and putting a rectifier around it changes nothing until it learns."""
 
 import copy
+import math
 import warnings
 
 import pytest
@@ -148,6 +149,16 @@ def test_non_square_images_are_read_without_distortion():
     assert model.backbone.reading_size(64, 128, None) == (32, 64)
     p = model(torch.randn(1, 3, 64, 128), views=3)
     assert p.rectified.shape == (1, 3, 64, 128)
+
+
+def test_the_localizer_reads_at_a_share_of_the_image():
+    vit = TokenSTN(timm.create_model("vit_tiny_patch16_224", depth=3, num_classes=5), localization_size=0.36)
+    assert vit.backbone.reading_size(224, 224, 0.36) == (80, 80), "whole patches"
+    assert vit.backbone.reading_size(224, 448, 0.5) == vit.backbone.reading_size(224, 448, None) == (112, 224)
+    assert vit.localize(torch.randn(1, 3, 224, 224)).keys() == {"rotation", "scale"}
+    for share in (0.0, 1.5, -0.5, math.nan):
+        with pytest.raises(ValueError, match="a share of the image in"):
+            TokenSTN(PlainCNN(), shared="body", localization_size=share)
 
 
 @torch.no_grad()

@@ -35,6 +35,7 @@ from .model_folders import SETTINGS, assert_same_predictions, images, model_of
         {"posterior": "point"},
         {"shared": 1},
         {"localization_size": 24},
+        {"localization_size": 0.75},
         {"localization_size": (24, 16)},
         {"multi_label": True},
         {"poses": "relative"},

@@ -22,6 +22,7 @@ from tokenstn.baselines.tokenstn_pixels import TokenSTNPixels
 from tokenstn.baselines.tta import TestTimeAugmentation
 from tokenstn.baselines.vanilla import Vanilla
 from tokenstn.geometry import OneSidedScale, Primitive, Rotation, Shear
+from tokenstn.models.backbone import LocalizationSize
 from tokenstn.models.tokenstn import TokenSTN
 
 METHODS: dict[str, str] = {
@@ -83,7 +84,7 @@ def _as_in_the_paper(
     posterior: str,
     primitives: Iterable[str | Primitive] = (Rotation(), OneSidedScale(), Shear()),
     shared: int | str = 2,
-    localization_size: int | tuple[int, int] | None = None,
+    localization_size: LocalizationSize = None,
     **common: Any,
 ) -> TokenSTN:
     """The paper's bounds, and the localizer reading at full size, where the size of the images is known."""

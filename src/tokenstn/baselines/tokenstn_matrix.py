@@ -16,7 +16,7 @@ from tokenstn.baselines.belief import Belief
 from tokenstn.baselines.matrices import IDENTITY_ENTRIES, affine_matrix
 from tokenstn.baselines.stn import AFFINE
 from tokenstn.geometry import as_primitives
-from tokenstn.models.backbone import Backbone, resize
+from tokenstn.models.backbone import Backbone, LocalizationSize, resize
 from tokenstn.models.localizer import Localizer
 
 
@@ -36,7 +36,7 @@ class TokenSTNMatrix(Rival):
         classifier: nn.Module | str,
         *,
         shared: int | str = 2,
-        localization_size: int | tuple[int, int] | None = None,
+        localization_size: LocalizationSize = None,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(classifier, **common)

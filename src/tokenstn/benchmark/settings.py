@@ -81,7 +81,7 @@ def options_of(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
         found["auto"] = AutoViews(**found["auto"])
     size = found.get("localization_size")
     if isinstance(size, str) and size not in SIZES:
-        raise ValueError(f"localization_size {size!r}: a number of pixels, {' or '.join(SIZES)}")
+        raise ValueError(f"localization_size {size!r}: a number of pixels, a share such as 0.4, {' or '.join(SIZES)}")
     return found
 
 

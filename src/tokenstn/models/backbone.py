@@ -15,6 +15,8 @@ from tokenstn.models.prefix import Prefix, find_prefix
 from tokenstn.models.preprocessing import Preprocessing
 
 DEFAULT_SIZE = (224, 224)
+# what the localizer reads: pixels of the shorter side, a share of the image as a float, height and width; None is half
+LocalizationSize = int | float | tuple[int, int] | None
 
 
 class Backbone(nn.Module):
@@ -65,17 +67,18 @@ class Backbone(nn.Module):
         with torch.no_grad():
             return self.prefix(images)
 
-    def reading_size(self, height: int, width: int, wanted: int | tuple[int, int] | None) -> tuple[int, int]:
+    def reading_size(self, height: int, width: int, wanted: LocalizationSize) -> tuple[int, int]:
         """The size at which the prefix reads an image: ``wanted``, or half the image, as near as the backbone can.
 
-        One number means the shorter side. A classifier of a fixed size reads at that.
+        A classifier of a fixed size reads at that.
         """
+        share = 0.5 if wanted is None else wanted
         if not self.any_size:
-            return (height, width) if wanted is None else self.input_size
-        if isinstance(wanted, tuple):
-            target: tuple[float, float] = wanted
+            return (height, width) if isinstance(share, float) else self.input_size
+        if isinstance(share, tuple):
+            target: tuple[float, float] = share
         else:
-            ratio = 0.5 if wanted is None else wanted / min(height, width)
+            ratio = share if isinstance(share, float) else share / min(height, width)
             target = height * ratio, width * ratio
         return tuple(max(1, round(side / self.multiple)) * self.multiple for side in target)  # pyright: ignore
 

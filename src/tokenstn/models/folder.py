@@ -20,7 +20,7 @@ from torch import nn
 
 import tokenstn
 from tokenstn.geometry import PRIMITIVES, OneSidedScale, Primitive
-from tokenstn.models.backbone import Backbone
+from tokenstn.models.backbone import Backbone, LocalizationSize
 from tokenstn.models.blueprint import Blueprint
 from tokenstn.models.call_settings import LEFT_OUT, AutoViews
 from tokenstn.models.card import run_metrics
@@ -239,7 +239,7 @@ def primitive_from(item: dict[str, Any]) -> Primitive:
     return _KINDS[item["kind"]](bound=item["bound"])
 
 
-def _size_from(size: int | list[int] | None) -> int | tuple[int, int] | None:
+def _size_from(size: float | list[int] | None) -> LocalizationSize:
     return (size[0], size[1]) if isinstance(size, list) else size
 
 

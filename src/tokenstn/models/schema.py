@@ -30,6 +30,10 @@ def _is_side(value: Any) -> bool:
     return _is_count(value) and value <= LARGEST_SIDE
 
 
+def _is_share(value: Any) -> bool:
+    return _is(float)(value) and 0 < value <= 1
+
+
 def _either(*checks: Check) -> Check:
     return lambda value: any(check(value) for check in checks)
 
@@ -72,7 +76,7 @@ CONFIG: dict[str, Check] = {
     "primitives": _list_of(_fields(kind=_is(str), bound=_NUMBER)),
     "posterior": _is(str),
     "shared": _either(_NULL, _is_count, _is(str)),
-    "localization_size": _either(_NULL, _is_side, _is_size),
+    "localization_size": _either(_NULL, _is_side, _is_share, _is_size),
     "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_is_size, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
     "auto": lambda value: isinstance(value, dict) and _AUTO({**LEFT_OUT, **value}),

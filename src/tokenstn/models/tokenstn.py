@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tokenstn.geometry import Pose, Primitive, as_primitives, warp
 from tokenstn.models.aim import aim, enough_views, only, weighted
 from tokenstn.models.averaging import flags_of
-from tokenstn.models.backbone import Backbone, resize
+from tokenstn.models.backbone import Backbone, LocalizationSize, resize
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.call_checks import check_call
 from tokenstn.models.call_settings import AutoViews, CallSettings, execution_now, precision_of
@@ -49,7 +49,8 @@ class TokenSTN(nn.Module, Pretrained):
         posterior: ``circular`` (rotation on a ring of 36 bins, the others Gaussian), ``gaussian``, ``student`` or
             ``point``.
         shared: what the localizer shares: the first n entries of ``forward_intermediates``, or the name of a layer.
-        localization_size: the image size that the localizer reads, one number for the shorter side; half when None.
+        localization_size: the image size that the localizer reads: pixels of the shorter side, or a share of the
+            image such as 0.4, which is a float; half when None.
         rectifier: a trained TokenSTN whose localizer, with its own prefix, is put in front of ``classifier``; it brings
             primitives, posterior, shared and localization_size along.
         input_size: height and width of the images, for a classifier that does not say so itself.
@@ -76,7 +77,7 @@ class TokenSTN(nn.Module, Pretrained):
         primitives: Iterable[str | Primitive] = DEFAULT_PRIMITIVES,
         posterior: str = "circular",
         shared: int | str = 2,
-        localization_size: int | tuple[int, int] | None = None,
+        localization_size: LocalizationSize = None,
         *,
         rectifier: TokenSTN | None = None,
         input_size: tuple[int, int] | None = None,
@@ -99,6 +100,8 @@ class TokenSTN(nn.Module, Pretrained):
             localization_size, poses = rectifier.localization_size, rectifier.poses
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
+        if isinstance(localization_size, float) and not 0 < localization_size <= 1:
+            raise ValueError(f"localization_size={localization_size}: a share of the image in (0, 1], or whole pixels")
         self.localization_size = localization_size
         self.multi_label = multi_label
         self.auto = auto

@@ -30,7 +30,7 @@ def train(
     weights: str | None = None,
     input_size: int | None = None,
     shared: int | str = 2,
-    localization_size: int | None = None,
+    localization_size: int | float | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     rate: float | None = None,
@@ -70,8 +70,8 @@ def train(
         weights: a file with the weights of that name, instead of fetching them; its head is replaced by a new one.
         input_size: side of the images for that name, where it can be chosen.
         shared: how many layers the localizer shares with the classifier, or the name of one.
-        localization_size: shorter side at which the localizer reads; half the input when left out, all of it for images
-            of up to 64 pixels.
+        localization_size: pixels of the shorter side at which the localizer reads, or a share of the input such as 0.4;
+            half when left out, all of it for images of up to 64 pixels.
         epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,500 steps.
         batch_size: of both; the recipe's when left out.
         rate: peak learning rate of the rectifier; the recipe's when left out.

@@ -62,7 +62,7 @@ def with_rectifier(
     settings: Recipe,
     primitives: list[str] | None,
     shared: int | str,
-    localization_size: int | None,
+    localization_size: float | None,
 ) -> TokenSTN:
     """The bare model with a fresh rectifier in front, as the recipe and the person ask for it."""
     shorter = min(bare.backbone.input_size)
