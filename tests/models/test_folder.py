@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import os
 
 import numpy as np
@@ -36,6 +37,7 @@ from .model_folders import SETTINGS, assert_same_predictions, images, model_of
         {"shared": 1},
         {"localization_size": 24},
         {"localization_size": 0.75},
+        {"localization_tokens": 2},
         {"localization_size": (24, 16)},
         {"multi_label": True},
         {"poses": "relative"},
@@ -59,6 +61,7 @@ def test_a_model_comes_back_as_it_was(settings, tmp_path):
         "primitives",
         "posterior",
         "localization_size",
+        "localization_tokens",
         "multi_label",
         "auto",
         "poses",
@@ -90,7 +93,9 @@ def test_classifiers_of_the_two_libraries_need_no_arguments(name, tmp_path):
 
 
 def test_a_transferred_rectifier_comes_back_with_its_own_prefix(tmp_path):
-    donor = model_of(small_vit(in_chans=3, depth=3), primitives=("rotation",), shared=1, localization_size=24)
+    donor = model_of(
+        small_vit(in_chans=3, depth=3), primitives=("rotation",), shared=1, localization_size=24, localization_tokens=2
+    )
     model = model_of(
         timm.create_model("test_resnet", num_classes=4), rectifier=donor, input_size=(48, 48), preprocessing=SETTINGS
     )
@@ -99,6 +104,14 @@ def test_a_transferred_rectifier_comes_back_with_its_own_prefix(tmp_path):
     assert_same_predictions(loaded, model, images(size=48))
     loaded.save_pretrained(tmp_path / "twice")
     assert_same_predictions(tokenstn.load(tmp_path / "twice"), model, images(size=48))
+
+
+def test_a_folder_that_does_not_say_how_many_tokens_had_fourteen(folder):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    assert config.pop("localization_tokens") == 14
+    path.write_text(json.dumps(config))
+    assert tokenstn.load(folder).localizer.grid == 14
 
 
 def test_a_loaded_rectifier_serves_another_classifier(folder):

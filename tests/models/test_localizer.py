@@ -3,9 +3,10 @@
 import pytest
 import timm
 import torch
+from torch.nn import functional as F
 
 from tokenstn import TokenSTN
-from tokenstn.models.localizer import Localizer, token_positions
+from tokenstn.models.localizer import Localizer, coarser, grid_means, token_positions
 
 from .classifiers import ALL, shake
 
@@ -21,9 +22,9 @@ def test_five_heads_stay_under_a_million_parameters(name, capsys):
     assert own < 1_000_000
 
 
-def localizer(width: int = 12) -> Localizer:
+def localizer(width: int = 12, **settings) -> Localizer:
     torch.manual_seed(0)
-    return shake(Localizer(width, {"scale": torch.tensor([0.25, -1.0])})).eval()
+    return shake(Localizer(width, {"scale": torch.tensor([0.25, -1.0])}, **settings)).eval()
 
 
 def test_a_fresh_localizer_puts_out_its_initial_numbers_whatever_it_sees():
@@ -39,11 +40,24 @@ def test_moving_the_tokens_changes_the_answer():
 
 
 @torch.no_grad()
-def test_many_tokens_are_pooled_to_a_grid_of_fourteen():
-    small = torch.randn(1, 12, 14, 14)
+@pytest.mark.parametrize("grid", [14, 5])
+def test_many_tokens_are_averaged_to_a_coarser_grid(grid):
+    small = torch.randn(1, 12, grid, grid)
     large = small.repeat_interleave(4, 2).repeat_interleave(4, 3)
-    model = localizer()
+    model = localizer(grid=grid)
     torch.testing.assert_close(model(large)["scale"], model(small)["scale"], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("given", [(7, 7), (9, 14), (30, 11), (3, 4)])
+def test_a_coarse_token_is_the_mean_over_its_area_and_the_aspect_is_kept(given):
+    wanted = coarser(given, 5)
+    assert min(wanted) == min(*given, 5)
+    assert wanted[0] / wanted[1] == pytest.approx(given[0] / given[1], rel=0.1)
+    tokens = torch.randn(1, 3, *given)
+    fine = tokens.repeat_interleave(wanted[0], 2).repeat_interleave(wanted[1], 3)  # whole numbers of these in a cell
+    expected = F.avg_pool2d(fine, given)
+    found = grid_means(given, wanted) @ tokens.flatten(2).transpose(1, 2)
+    torch.testing.assert_close(found.transpose(1, 2).unflatten(2, wanted), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("height", "width"), [(14, 14), (7, 7), (9, 14), (1, 3)])

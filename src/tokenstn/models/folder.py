@@ -35,6 +35,7 @@ from tokenstn.system.documents import in_short, read_json
 from tokenstn.system.files import remove_unfinished, written_together
 
 FORMAT = 1
+EARLIER = {"localization_tokens": 14}  # what folders of earlier versions leave out, and what they meant
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 ONNX = ".onnx"
@@ -121,6 +122,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None, held: Held) -> 
         "posterior": config["posterior"],
         "shared": config["shared"],
         "localization_size": _size_from(config["localization_size"]),
+        "localization_tokens": config["localization_tokens"],
         "poses": config["poses"],
     }
     if config["encoder"] is None:
@@ -150,6 +152,7 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
         "posterior": model.posterior,
         "shared": model.shared if model.primitives else None,
         "localization_size": model.localization_size,
+        "localization_tokens": model.localization_tokens,
         "encoder": None if encoder is None else _encoder_config(encoder),
         "multi_label": model.multi_label,
         "auto": asdict(model.auto),
@@ -200,6 +203,7 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path} has format {found}, written by tokenstn {config.get('tokenstn')}; this version, "
             f"{tokenstn.__version__}, reads up to format {FORMAT}: upgrade tokenstn"
         )
+    config = {**EARLIER, **config}
     problem = problem_of(config)
     if problem is not None:
         raise ValueError(f"{path / CONFIG} does not fit format {found}: {problem}")

@@ -77,6 +77,7 @@ CONFIG: dict[str, Check] = {
     "posterior": _is(str),
     "shared": _either(_NULL, _is_count, _is(str)),
     "localization_size": _either(_NULL, _is_side, _is_share, _is_size),
+    "localization_tokens": _is_side,
     "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_is_size, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
     "auto": lambda value: isinstance(value, dict) and _AUTO({**LEFT_OUT, **value}),

@@ -25,7 +25,7 @@ from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.call_checks import check_call
 from tokenstn.models.call_settings import AutoViews, CallSettings, execution_now, precision_of
 from tokenstn.models.hub import Pretrained
-from tokenstn.models.localizer import Localizer
+from tokenstn.models.localizer import GRID, Localizer
 from tokenstn.models.looking import look_at_all, look_at_used
 from tokenstn.models.on_demand import OnDemand
 from tokenstn.models.prediction import Prediction, probabilities_of
@@ -51,8 +51,10 @@ class TokenSTN(nn.Module, Pretrained):
         shared: what the localizer shares: the first n entries of ``forward_intermediates``, or the name of a layer.
         localization_size: the image size that the localizer reads: pixels of the shorter side, or a share of the
             image such as 0.4, which is a float; half when None.
+        localization_tokens: how many tokens the localizer looks at along the shorter side; where there are more,
+            neighbours are averaged. Fewer are learned from faster.
         rectifier: a trained TokenSTN whose localizer, with its own prefix, is put in front of ``classifier``; it brings
-            primitives, posterior, shared and localization_size along.
+            primitives, posterior, shared, localization_size and localization_tokens along.
         input_size: height and width of the images, for a classifier that does not say so itself.
         multi_label: the classes do not exclude each other: probabilities are sigmoids.
         auto: what ``views="auto"`` means.
@@ -79,6 +81,7 @@ class TokenSTN(nn.Module, Pretrained):
         shared: int | str = 2,
         localization_size: LocalizationSize = None,
         *,
+        localization_tokens: int = GRID,
         rectifier: TokenSTN | None = None,
         input_size: tuple[int, int] | None = None,
         multi_label: bool = False,
@@ -92,17 +95,22 @@ class TokenSTN(nn.Module, Pretrained):
         if isinstance(classifier, str):
             classifier = Blueprint(library_of(classifier) or "timm", classifier).build()
         if rectifier is not None:
-            if (tuple(primitives), posterior, shared, localization_size) != (DEFAULT_PRIMITIVES, "circular", 2, None):
+            given = (tuple(primitives), posterior, shared, localization_size, localization_tokens)
+            if given != (DEFAULT_PRIMITIVES, "circular", 2, None, GRID):
                 raise ValueError(
-                    "a rectifier brings its own primitives, posterior, shared and localization_size: leave them out"
+                    "a rectifier brings its own primitives, posterior, shared, localization_size and "
+                    "localization_tokens: leave them out"
                 )
             primitives, posterior = rectifier.primitives, rectifier.posterior
             localization_size, poses = rectifier.localization_size, rectifier.poses
+            localization_tokens = rectifier.localization_tokens
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
         if isinstance(localization_size, float) and not 0 < localization_size <= 1:
             raise ValueError(f"localization_size={localization_size}: a share of the image in (0, 1], or whole pixels")
-        self.localization_size = localization_size
+        if localization_tokens < 1:
+            raise ValueError(f"localization_tokens={localization_tokens}: at least 1")
+        self.localization_size, self.localization_tokens = localization_size, localization_tokens
         self.multi_label = multi_label
         self.auto = auto
         if poses not in ("absolute", "relative"):
@@ -123,6 +131,7 @@ class TokenSTN(nn.Module, Pretrained):
             self.localizer = Localizer(
                 self.backbone.token_width,
                 {primitive.name: family.initial(primitive) for primitive, family in self._families.items()},
+                localization_tokens,
             ).to(next(classifier.parameters(), torch.zeros(())).device)
 
     @property
