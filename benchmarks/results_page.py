@@ -311,15 +311,17 @@ def pages(found: Path) -> dict[str, tuple[Path, str]]:
     }
 
 
-def write(found: Path) -> None:
-    """The pages and the figures. Figures are drawn again: those beside a new NAME.json may be old ones."""
+def write(found: Path) -> list[str]:
+    """The pages, whose names it gives, and the figures: drawn again, since those beside a new NAME.json may be old."""
     for name in QUESTIONS:
         if read(found, name) is not None:
             render_bench(found / f"{name}.json")
         for path in figures(found, name):
             (ASSETS / path.name).write_bytes(path.read_bytes())
-    for page, text in pages(found).values():
+    written = pages(found)
+    for page, text in written.values():
         page.write_text(text, encoding="utf-8")
+    return list(written)
 
 
 def stale(found: Path) -> list[str]:
@@ -341,8 +343,7 @@ def main() -> None:
         if files := stale(FOUND):
             sys.exit(f"not what results/ gives: {', '.join(files)}; run python benchmarks/results_page.py")
         return
-    write(FOUND)
-    print(f"written: {', '.join(pages(FOUND))}")
+    print(f"written: {', '.join(write(FOUND))}")
 
 
 if __name__ == "__main__":

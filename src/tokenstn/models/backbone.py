@@ -72,13 +72,13 @@ class Backbone(nn.Module):
 
         A classifier of a fixed size reads at that.
         """
-        share = 0.5 if wanted is None else wanted
+        wanted = 0.5 if wanted is None else wanted
         if not self.any_size:
-            return (height, width) if isinstance(share, float) else self.input_size
-        if isinstance(share, tuple):
-            target: tuple[float, float] = share
+            return (height, width) if isinstance(wanted, float) else self.input_size
+        if isinstance(wanted, tuple):
+            target: tuple[float, float] = wanted
         else:
-            ratio = share if isinstance(share, float) else share / min(height, width)
+            ratio = wanted if isinstance(wanted, float) else wanted / min(height, width)
             target = height * ratio, width * ratio
         return tuple(max(1, round(side / self.multiple)) * self.multiple for side in target)  # pyright: ignore
 
