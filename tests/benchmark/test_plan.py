@@ -98,6 +98,17 @@ def test_final_cells_may_train_on_the_validation_images_too():
     assert made.images("digits").counts == {"train": 40, "test": 10}
 
 
+def test_an_experiment_that_chooses_judges_validation_images_and_reads_no_test_image():
+    source = {"source": "digits", "limit": {"train": 30, "val": 10, "test": 10}}
+    usual = planner(data={"digits": source}).images("digits")
+    choosing = planner(data={"digits": {**source, "judged": "val"}})
+    images = choosing.images("digits")
+    assert images.counts == {"train": 30, "test": 10} and len(open_place(images.place)) == 40
+    assert images.checksums["test"] == usual.checksums["val"] != usual.checksums["test"]
+    with pytest.raises(ValueError, match="trains on what"):
+        planner(data={"digits": {**source, "judged": "val", "final": "train+val"}})
+
+
 def test_data_that_are_not_there_are_named_with_the_reason():
     made = planner(data={**TINY["data"], "photos": {"source": "no/such/folder"}})
     assert list(made.missing) == ["photos"] and "no/such/folder" in made.missing["photos"]

@@ -92,17 +92,23 @@ class ClassifierSpec:
 class DataSpec:
     """A data set: what ``open_images`` takes and its options.
 
-    final: which images the final cells are trained on; everything is chosen with train and val alone. limit: at most so
-    many images of a split. upright: whether the images come upright. classifier: where it is not that of the others.
+    final: which images the final cells are trained on; everything is chosen with train and val alone. judged: which they
+    are judged on; val for an experiment that chooses, and never reads a test image. limit: at most so many images of a
+    split. upright: whether the images come upright. classifier: where it is not that of the others.
     """
 
     source: str
     title: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     final: Literal["train", "train+val"] = "train"
+    judged: Literal["test", "val"] = "test"
     limit: dict[str, int] = field(default_factory=dict)
     upright: bool = True
     classifier: ClassifierSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.final == "train+val" and self.judged == "val":
+            raise ValueError("final: train+val trains on what judged: val judges")
 
 
 @dataclass(frozen=True)

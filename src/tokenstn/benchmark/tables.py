@@ -29,6 +29,7 @@ class Place:
     phase: Phase
     options: str = "{}"  # JSON, so that a place can be a key
     final: str = "train"
+    judged: str = "test"
     limit: tuple[tuple[str, int], ...] = ()
 
 
@@ -69,7 +70,7 @@ def describe(spec: DataSpec, phase: Phase, folders: Sequence[str] = ()) -> Image
         source = held if Path(held).exists() else spec.source
     else:
         source = find_file(spec.source, folders)
-    place = Place(source, phase, json.dumps(options), spec.final, tuple(sorted(spec.limit.items())))
+    place = Place(source, phase, json.dumps(options), spec.final, spec.judged, tuple(sorted(spec.limit.items())))
     table = _as_it_is(place)
     if not table.classes:
         raise ValueError(f"{spec.source} has no labels, and a benchmark needs them")
@@ -96,6 +97,9 @@ def _as_it_is(place: Place) -> ImageTable:
         table = table.subset(torch.cat(rows))
     if place.phase == "choosing":  # nothing of the test split can be read, by whatever mistake
         return table.subset(torch.cat([table.split("train"), table.split("val")]))
+    if place.judged == "val":
+        shown = table.subset(torch.cat([table.split("train"), table.split("val")]))
+        return replace(shown, splits={"train": shown.split("train"), "test": shown.split("val")})
     if place.final == "train+val":
         together = torch.cat([table.split("train"), table.split("val")]).sort().values
         return replace(table, splits={"train": together, "test": table.split("test")})
