@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -62,12 +63,12 @@ class Sight:
 
 
 @torch.inference_mode()
-def look_at(model: TokenSTN, photo: Tensor, views: int | str = "auto") -> Sight:
+def look_at(model: TokenSTN, photo: Tensor, views: int | Literal["auto"] = "auto") -> Sight:
     """Call a model on a photo ``(C, H, W)`` uint8, with the channels that it takes, and keep what it believes."""
     prepared = preprocessing_of(model, "this model")
     images = to_float(prepare(photo, prepared).unsqueeze(0).to(model.device), prepared.mean, prepared.std)
     prediction = model(images, views=views)
-    posteriors = model.localize(images)  # once more, for the belief itself
+    posteriors = model.believe(images, views)  # once more, for the belief itself
     size = (photo.shape[1], photo.shape[2])
     answer = describe(model, prediction, [size], prepared)[0]
     bare = model.classify(images, {}).probabilities

@@ -121,6 +121,10 @@ class Rival(nn.Module, ABC):
         check_call(images, self.backbone.channels, views, sampling)
         return self.classify(images, self.localize(images), views, sampling, generator)
 
+    def believe(self, images: Tensor, views: int | Literal["auto"] = "auto") -> Belief:
+        """What a call with so many views believes: a rival reads an image once."""
+        return self.localize(images)
+
     @abstractmethod
     def localize(self, images: Tensor) -> Belief:
         """What the method reads from images ``(B, C, H, W)``."""

@@ -61,7 +61,7 @@ def run_controls(
             answers = {"bare": model.classify(inputs, {}).probabilities}
             if not model.bare:
                 seen = hide_corners(inputs) if circumstance == "masked" else inputs
-                belief: Any = model.localize(seen)  # each method has its own kind, and takes that
+                belief: Any = model.believe(seen, views)  # each method has its own kind, and takes that
                 answers["rectified"] = model.classify(inputs, belief, views, sampling, noise).probabilities
             for who, probabilities in answers.items():
                 judged = judge(probabilities.float().cpu(), batch["label"], model.multi_label)

@@ -17,7 +17,8 @@ PRECISIONS = {
 EXECUTIONS = ("torch", "onnx")
 
 
-LEFT_OUT = {"sure": None, "spread_deg": 0.0}  # what files of earlier versions leave out, and what they meant
+# what files of earlier versions leave out, and what they meant
+LEFT_OUT = {"sure": None, "spread_deg": 0.0, "doubt": None}
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class AutoViews:
     mass: in (0, 1]. most: views at most. sure: how many times more probable the first answer has to be than the next
     one, for one view to be enough; None never stops at one. spread_deg: by how many degrees (standard deviation) the
     belief about the angle is widened for choosing and weighing views, so that answers are averaged over angles near the
-    best one however sharp the belief is. 0 weighs views by the belief alone.
+    best one however sharp the belief is. 0 weighs views by the belief alone. doubt: how unsure of the angle, from 0 to
+    1 as ``Posterior.entropy`` says, an image has to be for the localizer to read it again at three quarter turns; None
+    never does.
 
     >>> AutoViews(mass=0.5, most=4).mass
     0.5
@@ -37,20 +40,23 @@ class AutoViews:
     most: int = 8
     sure: float | None = 2.5
     spread_deg: float = 10.0
+    doubt: float | None = 0.5
 
     def __post_init__(self) -> None:
         number = isinstance(self.mass, int | float) and not isinstance(self.mass, bool)
         count = isinstance(self.most, int) and not isinstance(self.most, bool)
         odds = self.sure is None or (isinstance(self.sure, int | float) and self.sure >= 1)
         angle = isinstance(self.spread_deg, int | float) and not isinstance(self.spread_deg, bool)
+        doubt = self.doubt is None or (isinstance(self.doubt, int | float) and 0 <= self.doubt <= 1)
         if (
-            not (number and count and odds and angle)
+            not (number and count and odds and angle and doubt)
             or not 0 < self.mass <= 1
             or self.most < 1
             or not 0 <= self.spread_deg <= 180
         ):
             raise ValueError(
-                f"{self}: mass in (0, 1], most a number from 1, sure a number from 1 or None, spread_deg from 0 to 180"
+                f"{self}: mass in (0, 1], most a number from 1, sure a number from 1 or None, "
+                "spread_deg from 0 to 180, doubt from 0 to 1 or None"
             )
 
 

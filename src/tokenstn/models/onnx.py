@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tokenstn.geometry import Pose, warp
 from tokenstn.models.call_checks import check_call
-from tokenstn.models.call_settings import CallSettings
+from tokenstn.models.call_settings import AutoViews, CallSettings
 from tokenstn.models.exported import ExportInfo
 from tokenstn.models.prediction import Prediction
 from tokenstn.models.tokenstn import TokenSTN, only
@@ -137,6 +137,7 @@ class OnnxModel(TokenSTN):
             posterior=info.posterior,
             input_size=info.preprocessing.size,
             multi_label=info.multi_label,
+            auto=AutoViews(doubt=None),  # the graph reads an image once
             poses=info.poses,
             preprocessing=info.preprocessing,
             classes=info.classes,

@@ -66,7 +66,9 @@ _PREPROCESSING = _either(
         interpolation=_is(str),
     ),
 )
-_AUTO = _fields(mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER), spread_deg=_NUMBER)
+_AUTO = _fields(
+    mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER), spread_deg=_NUMBER, doubt=_either(_NULL, _NUMBER)
+)
 # what a config holds, as far as types go; whether the values make sense is known to those who use them
 CONFIG: dict[str, Check] = {
     "format": _is_count,

@@ -30,6 +30,7 @@ from tokenstn.models.looking import look_at_all, look_at_used
 from tokenstn.models.on_demand import OnDemand
 from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
+from tokenstn.models.reading_again import can_be_turned, read_again
 from tokenstn.models.recording import Aimed, Recorder
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
@@ -52,7 +53,8 @@ class TokenSTN(nn.Module, Pretrained):
         localization_size: the image size that the localizer reads: pixels of the shorter side, or a share of the
             image such as 0.4, which is a float; half when None.
         localization_tokens: how many tokens the localizer looks at along the shorter side; where there are more,
-            neighbours are averaged. Fewer are learned from faster.
+            neighbours are averaged. Fewer are learned from faster. ``models.reading`` says what ``tokenstn train``
+            chooses for these three.
         rectifier: a trained TokenSTN whose localizer, with its own prefix, is put in front of ``classifier``; it brings
             primitives, posterior, shared, localization_size and localization_tokens along.
         input_size: height and width of the images, for a classifier that does not say so itself.
@@ -186,7 +188,8 @@ class TokenSTN(nn.Module, Pretrained):
         Args:
             images: ``(B, C, H, W)`` in the classifier's own normalisation.
             views: 1 looks at the most likely pose, n at the n most probable ones, each weighted by its mass; "auto"
-                at as many as each image needs (eager mode). None is "auto", or 1 in training mode.
+                at as many as each image needs, and reads images again whose angle is in doubt (eager mode). None is
+                "auto", or 1 in training mode.
             sampling: ``random`` draws the views from the posteriors instead, with equal weights.
             generator: for the random views; or a function from a shape to uniform numbers.
         """
@@ -195,8 +198,12 @@ class TokenSTN(nn.Module, Pretrained):
         check_call(images, self.backbone.channels, views, sampling)
         if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
             raw, pose, found, first = self._recorder(self._aimed, images, *self._choice(views))
-            return self._looked(images, self.beliefs(raw), pose, found, views, first)
-        return self.classify(images, self.localize(images), views, sampling, generator)
+            posteriors = self.beliefs(raw)
+            surer = self._surer(images, posteriors) if views == "auto" else posteriors
+            if surer is posteriors:
+                return self._looked(images, posteriors, pose, found, views, first)
+            return self.classify(images, surer, views)
+        return self.classify(images, self.believe(images, views), views, sampling, generator)
 
     def record(self, on: bool = True) -> TokenSTN:
         """Launch the rectifier as one recorded CUDA graph, for each shape of batch that comes; returns the model.
@@ -209,8 +216,17 @@ class TokenSTN(nn.Module, Pretrained):
         return self
 
     def localize(self, images: Tensor) -> dict[str, Posterior]:
-        """What the network believes about each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
+        """What one reading says of each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
         return self.beliefs(self.heads(images))
+
+    def believe(self, images: Tensor, views: int | Literal["auto"] = "auto") -> dict[str, Posterior]:
+        """What a call with so many views believes about each primitive: ``{name: posterior}``.
+
+        With "auto", images whose angle is in doubt are read again at three quarter turns (``auto.doubt``), but not in
+        training mode.
+        """
+        posteriors = self.localize(images)
+        return self._surer(images, posteriors) if views == "auto" else posteriors
 
     def heads(self, images: Tensor) -> dict[str, Tensor]:
         """The numbers that a belief is made of, ``{primitive: (B, outputs)}`` for images ``(B, C, H, W)``."""
@@ -227,6 +243,14 @@ class TokenSTN(nn.Module, Pretrained):
     def beliefs(self, raw: dict[str, Tensor]) -> dict[str, Posterior]:
         """The posteriors that are made of the numbers of ``heads``."""
         return {primitive.name: family(primitive, raw[primitive.name]) for primitive, family in self._families.items()}
+
+    def _surer(self, images: Tensor, posteriors: dict[str, Posterior]) -> dict[str, Posterior]:
+        """The beliefs, and where the angle is in doubt those after more readings; the same ones where none is."""
+        doubt = self.auto.doubt
+        if doubt is None or self.training or not can_be_turned(posteriors, images):
+            return posteriors
+        (rows,) = (posteriors["rotation"].entropy() > doubt).nonzero(as_tuple=True)
+        return self.beliefs(read_again(self.localize, images, posteriors, rows)) if len(rows) else posteriors
 
     def classify(
         self,
