@@ -8,6 +8,7 @@ import pytest
 import timm
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from tokenstn import TokenSTN
 from tokenstn.models.backbone import Backbone, resize
@@ -212,6 +213,15 @@ def test_at_half_size_a_pixel_is_the_mean_of_four():
     images = torch.rand(2, 3, 8, 12)
     halved = resize(images, (4, 6))
     torch.testing.assert_close(halved, images.unflatten(3, (6, 2)).unflatten(2, (4, 2)).mean((3, 5)))
+
+
+@pytest.mark.parametrize(("given", "wanted"), [((224, 224), (80, 80)), ((90, 150), (42, 70)), ((28, 28), (56, 56))])
+def test_other_sizes_are_torchs_antialiased_bilinear_ones(given, wanted):
+    images = torch.rand(2, 3, *given)
+    reference = F.interpolate(images, size=wanted, mode="bilinear", align_corners=False, antialias=True)
+    torch.testing.assert_close(resize(images, wanted), reference)
+    halves = resize(images.bfloat16(), wanted)
+    assert halves.dtype == torch.bfloat16 and (halves.float() - reference).abs().max() < 0.01
 
 
 def test_other_sizes_are_resized_without_aliasing():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tokenstn.geometry.constants import constant
 from tokenstn.models.blueprint import Blueprint, blueprint_of
 from tokenstn.models.prefix import Prefix, find_prefix
 from tokenstn.models.preprocessing import Preprocessing
@@ -143,9 +144,26 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
     )
     top, left = (height - rows) // 2, (width - columns) // 2
     images = images[..., top : top + rows, left : left + columns]
+    down, across = (
+        constant(resampling, given, wanted, like=images) for given, wanted in zip((rows, columns), size, strict=True)
+    )
     with torch.autocast(images.device.type, enabled=False):
-        resized = F.interpolate(images.float(), size=size, mode="bilinear", align_corners=False, antialias=True)
-    return resized.to(images.dtype)
+        return down @ images @ across.T
+
+
+def resampling(given: int, wanted: int, device: torch.device | None = None) -> Tensor:
+    """Weights ``(wanted, given)`` of each new pixel of a line: a triangle that is wide enough not to alias.
+
+    Two products with these are torch's antialiased bilinear resize, and on a GPU several times as fast.
+
+    >>> resampling(4, 2)
+    tensor([[0.4286, 0.4286, 0.1429, 0.0000],
+            [0.0000, 0.1429, 0.4286, 0.4286]])
+    """
+    shrink = given / wanted
+    centres, pixels = (torch.arange(count, device=device) + 0.5 for count in (wanted, given))
+    weights = (1 - (pixels - shrink * centres[:, None]).abs() / max(1.0, shrink)).clamp(min=0)
+    return weights / weights.sum(1, keepdim=True)
 
 
 def _input_channels(classifier: nn.Module) -> int | None:
