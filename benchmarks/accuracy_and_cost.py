@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +32,7 @@ from tokenstn.evaluation.evaluate import evaluate
 from tokenstn.evaluation.photos import PhotoOrbit, load_photos
 from tokenstn.geometry import Group, OneSidedScale, Shear, group
 from tokenstn.models.pretrained import from_weights
+from tokenstn.models.reading import usual_reading
 from tokenstn.training.engine import Machine, train_classifier, train_rectifier, train_rival
 from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED, RECIPES, Recipe
 from tokenstn.training.small_vit import small_vit
@@ -43,7 +44,7 @@ VIEWS = (1, 2, 4, 10)
 
 @dataclass(frozen=True)
 class Setup:
-    """images, the classifier and its recipe, and the rectifiers: name → (shared layers, localization size)."""
+    """images, the classifier and its recipe, and the rectifiers: name → what differs from the default."""
 
     table: ImageTable
     split: str
@@ -51,7 +52,7 @@ class Setup:
     classifier: Callable[[], TokenSTN]
     fine: Recipe
     primitives: tuple[str, ...]
-    rectifiers: dict[str, tuple[int, int | None]]
+    rectifiers: dict[str, dict[str, Any]]
     recipe: Recipe
     moves: tuple[Any, ...]
 
@@ -70,7 +71,11 @@ def eu_moths(assets: Path) -> Setup:
     return Setup(
         table, "val", group("rotoscale", 8, scales=3), classifier, replace(FINE_TUNED, epochs=40, mirror=True),
         ("rotation", "scale"),
-        {"tokenstn": (6, None), "full resolution": (6, 196)} | {f"{n} shared layers": (n, None) for n in (4, 2)},
+        {
+            "tokenstn": {},
+            "6 layers at full resolution": {"shared": 6, "localization_size": 1.0, "localization_tokens": 14},
+            "6 layers at half resolution": {"shared": 6, "localization_size": 0.5, "localization_tokens": 14},
+        },
         replace(RECIPES["default"], epochs=150, batch_size=128), ("rotation", OneSidedScale(), Shear(bound=0.15)),
     )  # fmt: skip
 
@@ -84,7 +89,7 @@ def mnist(assets: Path) -> Setup:
     return Setup(
         table, "test", group("rotation", 16), lambda: small_vit(table, **shape),
         replace(CLASSIFIER, epochs=20, batch_size=256, rate=1e-3), ("rotation",),
-        {"tokenstn": (2, None), "full resolution": (2, 28), "4 shared layers": (4, None)},
+        {"tokenstn": {}, "half resolution": {"localization_size": 0.5}, "4 shared layers": {"shared": 4}},
         replace(RECIPES["default"], epochs=20, batch_size=512), ("rotation",),
     )  # fmt: skip
 
@@ -116,10 +121,10 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     train_classifier(bare, setup.table, shortened(setup.fine), folder / "training" / "classifier", machine=machine)
     bare.save_pretrained(folder / "classifier")
     found: dict[str, Any] = {}
-    for name, (shared, size) in setup.rectifiers.items():
+    for name, different in setup.rectifiers.items():
         torch.manual_seed(0)
         model = TokenSTN(
-            bare.classifier, setup.primitives, shared=shared, localization_size=size,
+            bare.classifier, setup.primitives, **reading(bare) | different,
             classes=setup.table.classes, preprocessing=bare.preprocessing,
         )  # fmt: skip
         out = folder / "training" / name.replace(" ", "-")
@@ -142,6 +147,11 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
         peer = trained_peer(before, setup.table, options.device, steps)  # the STN has changed the classifier
         found["equiadapt"] = judged_alone(setup, peer, options.device)
     (folder / "accuracy.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def reading(bare: TokenSTN) -> dict[str, Any]:
+    """What ``tokenstn train`` lets a localizer read."""
+    return asdict(usual_reading(bare.classifier, bare.backbone.input_size))
 
 
 def machine_of(device: str) -> Machine:

@@ -30,7 +30,7 @@ from tokenstn import TokenSTN
 from tokenstn.data import ImageTable, open_images
 from tokenstn.training import engine
 from tokenstn.training.recipes import FINE_TUNED, RECIPES
-from tokenstn.verbs.train_steps import enough_epochs
+from tokenstn.verbs.train_steps import enough_epochs, with_rectifier
 
 WAITING = ("train_dataloader_next", "transfer_batch_to_device")  # what Lightning calls it
 
@@ -77,7 +77,8 @@ def timed(
     with profiled() as profiler:
         start = time.perf_counter()
         if kind == "rectifier":
-            engine.train_rectifier(TokenSTN(classifier), table, recipe, out, labelled=False, machine=machine)
+            model = with_rectifier(TokenSTN(classifier, primitives=()), recipe, None, None, None)
+            engine.train_rectifier(model, table, recipe, out, labelled=False, machine=machine)
         else:
             engine.train_classifier(TokenSTN(classifier, primitives=()), table, recipe, out, machine=machine)
         total = time.perf_counter() - start

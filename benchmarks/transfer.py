@@ -19,7 +19,7 @@ from typing import Any
 
 import timm
 import torch
-from accuracy_and_cost import SETUPS, Setup, judged, machine_of, shortened_by
+from accuracy_and_cost import SETUPS, Setup, judged, machine_of, reading, shortened_by
 from timing import write
 
 from tokenstn import TokenSTN
@@ -80,7 +80,7 @@ def of_one_seed(setup: Setup, seed: int, options: argparse.Namespace) -> dict[st
         train_classifier(bare, setup.table, shortened(setup.fine), out / "classifier", seed=own, machine=machine)
         model = TokenSTN(
             bare.classifier, setup.primitives, classes=bare.classes, preprocessing=bare.preprocessing,
-            shared=2 if name == "ResNet" else setup.rectifiers["tokenstn"][0], input_size=bare.backbone.input_size,
+            **reading(bare), input_size=bare.backbone.input_size,
         )  # fmt: skip
         recipe = shortened(setup.recipe)
         train_rectifier(model, setup.table, recipe, out / "rectifier", seed=own, labelled=False, machine=machine)

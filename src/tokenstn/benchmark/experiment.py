@@ -92,9 +92,9 @@ class ClassifierSpec:
 class DataSpec:
     """A data set: what ``open_images`` takes and its options.
 
-    final: which images the final cells are trained on; everything is chosen with train and val alone. judged: which they
-    are judged on; val for an experiment that chooses, and never reads a test image. limit: at most so many images of a
-    split. upright: whether the images come upright. classifier: where it is not that of the others.
+    final: which images the final cells are trained on; everything is chosen with train and val alone. judged: which
+    they are judged on; val for an experiment that chooses, and never reads a test image. limit: at most so many images
+    of a split. upright: whether the images come upright. classifier: where it is not that of the others.
     """
 
     source: str

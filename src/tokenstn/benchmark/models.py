@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.folder import load
 from tokenstn.models.pretrained import fetched, from_weights, size_argument
+from tokenstn.models.reading import usual_reading
 from tokenstn.system.files import written_whole
-from tokenstn.training.small_vit import SMALL_IMAGE, small_vit
+from tokenstn.training.small_vit import small_vit
 
 WEIGHTS = "weights.safetensors"
 OF_CLASSIFIER = "backbone."  # what a method's weights begin with where they are the classifier's
+READS_AS_USUAL = ("tokenstn", "tokenstn-matrix")  # as ``tokenstn train`` has it; the paper's read all of the image
 GREY = 0.5  # mean and spread of pixels, where nothing is known about them
 
 
@@ -55,11 +58,12 @@ def build_method(config: dict[str, Any], bare: TokenSTN) -> Method:
     """A method around the classifier of a bare model; it is untrained."""
     name = config["method"]
     options = options_of(name, config["options"])
-    shorter = min(bare.backbone.input_size)
     if isinstance(options.get("localization_size"), str):
-        options["localization_size"] = round(SIZES[options["localization_size"]] * shorter)
-    if "localization_size" in options_of_method(name) and shorter <= SMALL_IMAGE:
-        options.setdefault("localization_size", shorter)  # half of a small image shows too little
+        options["localization_size"] = round(SIZES[options["localization_size"]] * min(bare.backbone.input_size))
+    if name in READS_AS_USUAL:
+        known = options_of_method(name)
+        usual = asdict(usual_reading(bare.classifier, bare.backbone.input_size))
+        options = {option: value for option, value in usual.items() if option in known} | options
     return create(
         name,
         bare.classifier,

@@ -10,8 +10,8 @@ from torch import nn
 
 from tokenstn.data import ImageTable
 from tokenstn.models import Preprocessing, TokenSTN
+from tokenstn.models.reading import SMALL_IMAGE
 
-SMALL_IMAGE = 64  # pixels along the shorter side
 PATCHES = 4  # along each side
 
 

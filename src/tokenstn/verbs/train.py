@@ -29,7 +29,7 @@ def train(
     pretrained: bool = True,
     weights: str | None = None,
     input_size: int | None = None,
-    shared: int | str = 2,
+    shared: int | str | None = None,
     localization_size: int | float | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
@@ -69,9 +69,10 @@ def train(
         pretrained: fetch the weights of a timm name.
         weights: a file with the weights of that name, instead of fetching them; its head is replaced by a new one.
         input_size: side of the images for that name, where it can be chosen.
-        shared: how many layers the localizer shares with the classifier, or the name of one.
+        shared: how many layers the localizer shares with the classifier, or the name of one; a third of a plain ViT's
+            and 2 of others when left out.
         localization_size: pixels of the shorter side at which the localizer reads, or a share of the input such as 0.4;
-            half when left out, all of it for images of up to 64 pixels.
+            when left out 0.36 for a plain ViT, half for others, all of it for images of up to 64 pixels.
         epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,500 steps.
         batch_size: of both; the recipe's when left out.
         rate: peak learning rate of the rectifier; the recipe's when left out.

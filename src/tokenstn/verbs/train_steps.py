@@ -15,6 +15,7 @@ from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit
 from tokenstn.models import TokenSTN
 from tokenstn.models.finite import is_answer, why_no_answer
+from tokenstn.models.reading import usual_reading
 from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
 from tokenstn.training.estimate import estimate_seconds
@@ -24,7 +25,6 @@ from tokenstn.training.orientation import orientation_predicts_label
 from tokenstn.training.recipes import Recipe
 from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.sheet import write_contact_sheet
-from tokenstn.training.small_vit import SMALL_IMAGE
 from tokenstn.training.upright import is_upright
 from tokenstn.verbs.evaluation_steps import group_for
 from tokenstn.verbs.run_folder import is_main_process
@@ -61,19 +61,18 @@ def with_rectifier(
     bare: TokenSTN,
     settings: Recipe,
     primitives: list[str] | None,
-    shared: int | str,
+    shared: int | str | None,
     localization_size: float | None,
 ) -> TokenSTN:
     """The bare model with a fresh rectifier in front, as the recipe and the person ask for it."""
-    shorter = min(bare.backbone.input_size)
-    if localization_size is None and shorter <= SMALL_IMAGE:
-        localization_size = shorter  # half of a small image shows too little
+    usual = usual_reading(bare.classifier, bare.backbone.input_size)
     return TokenSTN(
         bare.classifier,
         primitives or settings.primitives or ("rotation", "scale"),
         settings.posterior,
-        shared,
-        localization_size,
+        usual.shared if shared is None else shared,
+        usual.localization_size if localization_size is None else localization_size,
+        localization_tokens=usual.localization_tokens,
         input_size=bare.backbone.input_size,
         multi_label=bare.multi_label,
         preprocessing=bare.preprocessing,
