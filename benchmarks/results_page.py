@@ -47,11 +47,14 @@ QUESTIONS = {
     "medmnist": "What do twelve medical sets gain or lose in accuracy and AUC, upright and turned, with the paper's "
     "recipe and with ours?",
     "ablation": "What does each part of the method give? One at a time is left out or exchanged.",
+    "moths-localizer": "How many layers, which resolution, how many tokens and how long a training does a localizer "
+    "need? The defaults were chosen here, on photos that no other table of this page is judged on.",
     "samples": "How many views are worth their time: 1, 2, 4, 8, 16, or as many as an image needs?",
     "moths-ecuador": "Does what holds for EU-Moths hold for the other moths of the paper?",
     "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views?",
 }
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
+ALL_ALIKE = ("moths-localizer",)  # variants of one method, a heap of points in a figure
 LEFT_OUT = "left out of this run"
 FIGURES = {"pareto": "accuracy over the orbit against upright accuracy", "views": "accuracy against views"}
 HEADLINES = (
@@ -130,7 +133,7 @@ def completed(results: BenchResults, experiment: Experiment) -> BenchResults:
 def figures(found: Path, name: str) -> dict[Path, str]:
     """Those that stand beside NAME.json, and what they show."""
     places = {found / f"{name}-{kind}.svg": what for kind, what in FIGURES.items()}
-    return {} if name in HARDLY_TRAINED else {path: what for path, what in places.items() if path.exists()}
+    return {} if name in HARDLY_TRAINED + ALL_ALIKE else {path: what for path, what in places.items() if path.exists()}
 
 
 def trusted(results: BenchResults) -> list[str]:

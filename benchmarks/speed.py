@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import copy
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from timing import in_turns, write
 
 import tokenstn
+from tokenstn.models.reading import usual_reading
 
 
 def main() -> None:
@@ -33,7 +35,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="for each way of calling, about")
     parser.add_argument("--compiled", action="store_true", help="compiled instead, which takes a minute for each model")
     parser.add_argument("--mode", default="default", help="of torch.compile, for both")
-    parser.add_argument("--shared", type=int, default=2)
+    parser.add_argument(
+        "--readings",
+        nargs="*",
+        default=[],
+        help="SHARED,SHARE,TOKENS: what else a localizer could read, each at one view",
+    )
     parser.add_argument("--out", type=Path, default=Path("results/speed.json"))
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -50,9 +57,12 @@ def rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """One model: bare, and rectified with some numbers of views, for each batch."""
     dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
     classifier = timm.create_model(name).eval().to(options.device, dtype)
-    model = tokenstn.TokenSTN(classifier, ("rotation", "scale"), shared=options.shared).eval()
-    model = model.to(options.device, dtype)
+    reading = asdict(usual_reading(classifier, classifier.pretrained_cfg["input_size"][1:]))
+    model = tokenstn.TokenSTN(classifier, ("rotation", "scale"), **reading).eval().to(options.device, dtype)
     recorded = copy.copy(model).record()
+    others = {
+        reading: reading_as(classifier, reading).to(options.device, dtype).record() for reading in options.readings
+    }
     call_bare: Callable = classifier
     if options.compiled:
         call_bare = torch.compile(classifier, mode=options.mode)
@@ -65,6 +75,7 @@ def rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             ways[f"{views} views"] = partial(model, images, views=views)
         if options.device == "cuda" and not options.compiled:
             ways["1 view, recorded"] = partial(recorded, images, views=1)
+        ways |= {reading: partial(other, images, views=1) for reading, other in others.items()}
         took, memory = in_turns(ways, options.device, options.seconds)
         for way, milliseconds in took.items():
             rows.append(
@@ -77,6 +88,13 @@ def rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             print("{model:32} {batch:4} compiled={compiled!s:5} {way:16} {ms:9.2f} ms {ratio:6.3f}×  {peak_mib} MiB"
                   .format(**rows[-1]), flush=True)  # fmt: skip
     return rows
+
+
+def reading_as(classifier: torch.nn.Module, reading: str) -> tokenstn.TokenSTN:
+    """A rectifier that reads so many layers, at a share of the resolution, as a grid of so many tokens a side."""
+    shared, share, tokens = reading.split(",")
+    settings = {"shared": int(shared), "localization_size": float(share), "localization_tokens": int(tokens)}
+    return tokenstn.TokenSTN(classifier, ("rotation", "scale"), **settings).eval()
 
 
 if __name__ == "__main__":
