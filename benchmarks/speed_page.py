@@ -119,7 +119,7 @@ def readings() -> str:
     words = (
         "All of them recorded, in turns, in one run. A third of the layers at 0.36 is what `tokenstn train` chooses; "
         "what each gives is among the [results](results.md#eu-moths-what-the-localizer-reads-validation-fold). The "
-        "other figures on this page were measured with 2 layers at half resolution, which it chose before."
+        "other figures for the H200 were measured with 2 layers at half resolution, which it chose before."
     )
     return "\n\n".join([title, words, table(head, rows), about(found, command)])
 
