@@ -154,7 +154,7 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
 def resampling(given: int, wanted: int, device: torch.device | None = None) -> Tensor:
     """Weights ``(wanted, given)`` of each new pixel of a line: a triangle that is wide enough not to alias.
 
-    Two products with these are torch's antialiased bilinear resize, and on a GPU several times as fast.
+    Two products with these are torch's antialiased bilinear resize.
 
     >>> resampling(4, 2)
     tensor([[0.4286, 0.4286, 0.1429, 0.0000],
