@@ -95,11 +95,10 @@ def _as_it_is(place: Place) -> ImageTable:
         limit = dict(place.limit)
         rows = [stratified_limit(table, split, limit.get(split), SPLIT_SEED) for split in table.splits]
         table = table.subset(torch.cat(rows))
-    if place.phase == "choosing":  # nothing of the test split can be read, by whatever mistake
-        return table.subset(torch.cat([table.split("train"), table.split("val")]))
-    if place.judged == "val":
-        shown = table.subset(torch.cat([table.split("train"), table.split("val")]))
-        return replace(shown, splits={"train": shown.split("train"), "test": shown.split("val")})
+    if place.phase == "choosing" or place.judged == "val":  # no test image can be read, by whatever mistake
+        table = table.subset(torch.cat([table.split("train"), table.split("val")]))
+        final = {"train": table.split("train"), "test": table.split("val")}
+        return table if place.phase == "choosing" else replace(table, splits=final)
     if place.final == "train+val":
         together = torch.cat([table.split("train"), table.split("val")]).sort().values
         return replace(table, splits={"train": together, "test": table.split("test")})
