@@ -139,9 +139,10 @@ def judge(probabilities: Tensor, labels: Tensor, multi_label: bool) -> dict[str,
     else:
         confidence, predicted = probabilities.max(-1)
         correct = predicted == labels
-        given = probabilities.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1)
+        place = labels.clamp(0, probabilities.shape[1] - 1).unsqueeze(1)  # one that is no class is refused elsewhere
+        given = probabilities.gather(1, place).squeeze(1)
         nll = -given.clamp_min(SMALLEST_PROBABILITY).log()
-        wanted = torch.zeros_like(probabilities).scatter(1, labels.clamp_min(0).unsqueeze(1), 1.0)
+        wanted = torch.zeros_like(probabilities).scatter(1, place, 1.0)
         predicted = predicted.to(torch.int32)
     return {
         "predicted": predicted,

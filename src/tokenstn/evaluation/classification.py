@@ -34,6 +34,7 @@ def discrimination(
     Discrimination(auc=0.75, f1=0.5, sensitivity=0.5, specificity=0.5, threshold=0.5)
     """
     threshold = _operating_point(probabilities.shape[-1], multi_label, threshold)
+    _require(probabilities, target, multi_label)
     scores, truth, answers = _one_against_rest(probabilities, target, multi_label, threshold)
     occurs = truth.any(0) & ~truth.all(0)
     areas = [auroc(scores[:, k], truth[:, k]) for k in occurs.nonzero().flatten().tolist()]
@@ -64,10 +65,15 @@ class OrbitDiscrimination:
         self._all = torch.zeros(columns, BINS, dtype=torch.int64)
         self._positive = torch.zeros(columns, BINS, dtype=torch.int64)
 
-    def update(self, probabilities: Tensor, target: Tensor) -> None:
-        """Take in answers, ``(B, C)`` and ``(B,)``, or ``(B, C)`` for multi-label data; on any device."""
+    def update(self, probabilities: Tensor, target: Tensor, check: bool = True) -> None:
+        """Take in answers, ``(B, C)`` and ``(B,)``, or ``(B, C)`` for multi-label data; on any device.
+
+        Without ``check`` nothing waits for the device, and it is not said that an answer is none or a label unknown.
+        """
         if probabilities.ndim != 2 or probabilities.shape[1] != self.classes:
             raise ValueError(f"probabilities (B, {self.classes}) are expected, got shape {tuple(probabilities.shape)}")
+        if check:
+            _require(probabilities, target, self.multi_label)
         scores, truth, answers = _one_against_rest(probabilities, target, self.multi_label, self.threshold)
         device = scores.device
         self._counts, self._all, self._positive = (
@@ -77,8 +83,8 @@ class OrbitDiscrimination:
         low, high = LOGIT_RANGE
         place = (torch.logit(scores.double(), eps=1e-12) - low) / (high - low)
         bins = (place * BINS).long().clamp(0, BINS - 1) + BINS * torch.arange(scores.shape[1], device=device)
-        _add(self._all, bins.flatten())
-        _add(self._positive, bins[truth])
+        _add(self._all, bins, torch.ones_like(truth))
+        _add(self._positive, bins, truth)
 
     def compute(self) -> Discrimination:
         """What has been taken in so far."""
@@ -105,11 +111,8 @@ def _operating_point(classes: int, multi_label: bool, threshold: float | None) -
     return threshold
 
 
-def _one_against_rest(
-    probabilities: Tensor, target: Tensor, multi_label: bool, threshold: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, truth and answers ``(N, K)``: K is 1 for two classes, otherwise the number of classes or labels."""
-    probabilities, target = probabilities.detach(), target.detach().to(probabilities.device)
+def _require(probabilities: Tensor, target: Tensor, multi_label: bool) -> None:
+    """Answers that are numbers, and as many labels that there are."""
     wanted = probabilities.shape if multi_label else probabilities.shape[:1]
     if probabilities.ndim != 2 or not len(probabilities) or target.shape != wanted:
         kind = "targets (N, C)" if multi_label else "class indices (N,)"
@@ -119,15 +122,23 @@ def _one_against_rest(
         )
     if probabilities.isnan().any():
         raise ValueError(f"{int(probabilities.isnan().any(1).sum())} of {len(probabilities)} answers have NaN in them")
-    cut = OPERATING_POINT if threshold is None else threshold
-    if multi_label:
-        return probabilities, target.bool(), probabilities > cut
     classes = probabilities.shape[1]
-    if not 0 <= int(target.min()) <= int(target.max()) < classes:
+    if not multi_label and not 0 <= int(target.min()) <= int(target.max()) < classes:
         raise ValueError(
             f"class indices from {int(target.min())} to {int(target.max())} do not match a classifier of {classes} "
             f"classes, which are numbered from 0 to {classes - 1}"
         )
+
+
+def _one_against_rest(
+    probabilities: Tensor, target: Tensor, multi_label: bool, threshold: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, truth and answers ``(N, K)``: K is 1 for two classes, otherwise the number of classes or labels."""
+    probabilities, target = probabilities.detach(), target.detach().to(probabilities.device)
+    cut = OPERATING_POINT if threshold is None else threshold
+    if multi_label:
+        return probabilities, target.bool(), probabilities > cut
+    classes = probabilities.shape[1]
     if classes == 2:
         second = probabilities[:, 1:]
         return second, target.unsqueeze(1) == 1, second > cut
@@ -159,6 +170,6 @@ def _macro(part: Tensor, whole: Tensor) -> float | None:
     return (part[defined] / whole[defined]).mean().item() if bool(defined.any()) else None
 
 
-def _add(histogram: Tensor, places: Tensor) -> None:
-    """Count places of the flattened histogram, in it."""
-    histogram.view(-1).scatter_add_(0, places, torch.ones_like(places))
+def _add(histogram: Tensor, places: Tensor, counted: Tensor) -> None:
+    """Count those places of the flattened histogram that count, in it."""
+    histogram.view(-1).scatter_add_(0, places.flatten(), counted.flatten().long())

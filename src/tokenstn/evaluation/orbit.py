@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tokenstn.data import ImageTable, fit_matrix
-from tokenstn.evaluation.answers import Answers, FoundPoses, Responses, is_labelled, judge
+from tokenstn.evaluation.answers import Answers, FoundPoses, Responses, is_labelled
 from tokenstn.evaluation.asking import Record, ask, one_ahead
 from tokenstn.evaluation.classification import OrbitDiscrimination
 from tokenstn.evaluation.method import Method, Sampling, Views
 from tokenstn.evaluation.photos import Mode, Padding, PhotoOrbit, Photos
 from tokenstn.geometry import Group, decompose
 from tokenstn.models import Preprocessing
-from tokenstn.models.finite import is_answer, why_no_answer
+from tokenstn.models.finite import why_no_answer
 from tokenstn.system.processes import reading_processes
 
 
@@ -70,27 +70,27 @@ def answer_orbit(
             if len(batch["index"]) == 0:
                 advance(len(group))
                 continue
-            labels, known = batch["label"], is_labelled(batch["label"])
+            labels = batch["label"]
+            there, known = labels.to(device), is_labelled(labels).nonzero().flatten().to(device)
             orbit = PhotoOrbit(
                 batch, group, preprocessing, device=device, seed=seed, padding=padding, mode=mode, mask=mask
             )  # fmt: skip
             tapes["image"].add([_about_images(batch, orbit, preprocessing)])
             heard: dict[str, list[Record]] = {name: [] for name in tapes if name != "image"}
-            asked = (ask(model, orbit[k], views, sampling, noise) for k in range(len(group)))
+            asked = (ask(model, orbit[k], there, views, sampling, noise) for k in range(len(group)))
             for k, said in enumerate(one_ahead(asked)):
                 for name, record in said.poses.items():
                     heard[name].append(record)
                 for name, probabilities in said.probabilities.items():
-                    _require_answers(probabilities, batch["index"], table, said.precision)
+                    _require_answers(said.is_answer[name], batch["index"], table, said.precision)
                     _require_classes(probabilities.shape[1], labels, table.name, len(table.classes))
-                    heard[name].append(judge(probabilities, labels, model.multi_label))
+                    heard[name].append(said.judged[name])
                     if k == 0:
-                        upright[name].append(probabilities)
-                    if bool(known.any()):
-                        meter = discriminations.setdefault(
-                            name, OrbitDiscrimination(probabilities.shape[1], model.multi_label)
-                        )
-                        meter.update(probabilities[known], labels[known])
+                        upright[name].append(probabilities.cpu())
+                    if len(known):
+                        if name not in discriminations:
+                            discriminations[name] = OrbitDiscrimination(probabilities.shape[1], model.multi_label)
+                        discriminations[name].update(probabilities[known], there[known], check=False)
                 advance(1)
             for name, records in heard.items():
                 tapes[name].add(records)
@@ -159,9 +159,8 @@ def _found(tapes: dict[str, _Tape]) -> FoundPoses:
     return FoundPoses(value, entropy, spread, view["views"], view.get("disagreement"))
 
 
-def _require_answers(probabilities: Tensor, rows: Tensor, table: ImageTable, precision: str) -> None:
+def _require_answers(kept: Tensor, rows: Tensor, table: ImageTable, precision: str) -> None:
     """What is not a number is neither right nor wrong: an evaluation with such answers is refused."""
-    kept = is_answer(probabilities)
     if not bool(kept.all()):
         names = [table.item_name(row) for row in rows[~kept].tolist()]
         others = f" and {len(names) - 1} others" if len(names) > 1 else ""
