@@ -24,7 +24,7 @@ from tokenstn.training.freezing import keep_frozen_parts_in_eval
 from tokenstn.training.frozen_state import FrozenState
 from tokenstn.training.labels import Batch, labelled_places
 from tokenstn.training.loading import EpochLoader
-from tokenstn.training.poses import with_inverse
+from tokenstn.training.poses import draw_mirrored, with_inverse
 from tokenstn.training.recipes import Recipe
 
 
@@ -124,6 +124,13 @@ class Training(lightning.LightningModule):
         """Normalised images ``(B, C, h, w)`` on the device; those that could not be read are remembered."""
         self.unreadable.update(batch.get("bad", ()))
         return to_float(batch["image"], self.preprocessing.mean, self.preprocessing.std)
+
+    def maybe_mirrored(self, images: Tensor, index: Tensor) -> Tensor:
+        """The images ``(B, C, h, w)``; where the recipe says so, half of them left-right: upright ones stay upright."""
+        if not self.recipe.mirror:
+            return images
+        mirrored = draw_mirrored(self.seed, self.current_epoch, index).to(images.device, non_blocking=True)
+        return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
 
     def at_pose(self, images: Tensor, pose: Pose) -> tuple[Tensor, Pose, Tensor]:
         """The images ``(B, C, h, w)`` at a pose, that pose, and where they were read ``(B, 3, 3)``, on their device."""

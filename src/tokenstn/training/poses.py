@@ -22,7 +22,7 @@ from tokenstn.posteriors.circular import BINS, STEP
 
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = 2**64 - 1
-FIRST, SECOND, TURN, VIEWS, CORNERS = range(5)  # what a number is drawn for
+FIRST, SECOND, TURN, VIEWS, CORNERS, MIRROR = range(6)  # what a number is drawn for
 
 Indices = Tensor | np.ndarray | Sequence[int]
 
@@ -58,6 +58,11 @@ def draw_pose_pairs(primitives: Iterable[str | Primitive], seed: int, epoch: int
             angle = wrap_angle(first.rotation.double() + STEP * turns).float()
             second = Pose.of(rotation=angle, scale=second.scale)
     return first, second
+
+
+def draw_mirrored(seed: int, epoch: int, index: Indices) -> Tensor:
+    """Which images are shown mirrored, ``(B,)`` booleans on the CPU: each one in half of the epochs."""
+    return torch.from_numpy(uniform(index, seed, epoch, MIRROR) < 0.5)
 
 
 def with_inverse(pose: Pose, device: torch.device) -> tuple[Pose, Tensor]:

@@ -16,8 +16,9 @@ class Recipe:
     the averaged probabilities; it needs labels, and is left out without them. kl: weight of the KL of every posterior.
     variance: weight of the term against collapse. views, sampling: what the classification loss looks at. classifier:
     which of its parameters are trained with the rectifier. apply_poses: move the images; vary_corners: with
-    other paddings as well. rate: peak learning rate; warmup: share of the steps. For a classifier that is trained
-    alone, head_rate: of its last layer, None = the same; mirror: show it mirrored images too.
+    other paddings as well. mirror: show mirrored images too, where an upright one stays upright and means the same in a
+    mirror. rate: peak learning rate; warmup: share of the steps. head_rate: of the last layer of a classifier that is
+    trained alone, None = the same.
     patience: stop after as many epochs without a better validation figure, and keep the best epoch; None = never.
     """
 

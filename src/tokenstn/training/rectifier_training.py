@@ -72,6 +72,7 @@ class RectifierTraining(Training):
     def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Every weighted term of the loss, by name."""
         recipe, model, index = self.recipe, self.model, batch["index"]
+        images = self.maybe_mirrored(images, index)
         primitives = model.primitives if recipe.apply_poses else ()
         terms: dict[str, Tensor] = {}
         if self.upright or not recipe.alignment:

@@ -53,7 +53,7 @@ class RivalTraining(Training):
     def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Every weighted term of the rival's loss on the labelled images ``(B, C, h, w)``, by name."""
         images, labels, index = labelled(batch, images, batch["label"], batch["index"])
-        epoch = self.current_epoch
+        images, epoch = self.maybe_mirrored(images, index), self.current_epoch
         posed, *_ = self.at_pose(images, draw_poses(self.augmentation, self.seed, epoch, index))
         return self.model.losses(
             posed,

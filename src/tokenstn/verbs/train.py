@@ -80,7 +80,8 @@ def train(
         classifier_epochs: of the classifier, where it is trained first.
         classifier_rate: peak learning rate of the classifier; 0.002 for the small ViT, 0.00005 for a timm name, whose
             new head learns twenty times as fast.
-        mirror: also show the classifier mirrored images, where left and right carry no meaning.
+        mirror: also show mirrored images, to the classifier that is trained and to the rectifier, where left and right
+            carry no meaning.
         seed: of everything that is drawn.
         on_bad: raise an error for an image that cannot be read, or skip and count it.
         on_nonfinite: stop where a loss or a gradient is not finite, retry that step in float32, or skip it;
@@ -119,6 +120,7 @@ def train(
     start = time.monotonic()
     changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate, "patience": patience}
     settings = replace(recipe_named(recipe), **{name: value for name, value in changes.items() if value is not None})
+    settings = replace(settings, mirror=mirror)
     first = CLASSIFIER if classifier is None else FINE_TUNED
     faster = 1.0 if classifier_rate is None else classifier_rate / first.rate
     first = replace(
