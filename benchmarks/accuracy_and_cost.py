@@ -142,10 +142,16 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     joint = replace(shortened(setup.fine), classifier="joint", rate=1e-4, head_rate=None, mirror=False)
     train_rival(stn, setup.table, joint, folder / "training" / "stn", augmentation=setup.moves, machine=machine)
     found["stn"] = judge_rival(stn.to(options.device))
+    keep(found, folder)
     if find_spec("equiadapt") is not None:
         before, steps = tokenstn.load(folder / "classifier"), max(1, round(options.epochs * PEER_STEPS))
         peer = trained_peer(before, setup.table, options.device, steps)  # the STN has changed the classifier
         found["equiadapt"] = judged_alone(setup, peer, options.device)
+        keep(found, folder)
+
+
+def keep(found: dict[str, Any], folder: Path) -> None:
+    """Write down what was found so far."""
     (folder / "accuracy.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 

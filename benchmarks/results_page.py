@@ -49,12 +49,14 @@ QUESTIONS = {
     "ablation": "What does each part of the method give? One at a time is left out or exchanged.",
     "moths-localizer": "How many layers, which resolution, how many tokens and how long a training does a localizer "
     "need? The defaults were chosen here, on photos that no other table of this page is judged on.",
+    "moths-recipe": "What do mirrored photos, longer training, a second reading where an angle is in doubt, and more "
+    "or wider views give? Chosen on the same photos.",
     "samples": "How many views are worth their time: 1, 2, 4, 8, 16, or as many as an image needs?",
     "moths-ecuador": "Does what holds for EU-Moths hold for the other moths of the paper?",
     "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views?",
 }
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
-ALL_ALIKE = ("moths-localizer",)  # variants of one method, a heap of points in a figure
+ALL_ALIKE = ("moths-localizer", "moths-recipe")  # variants of one method, a heap of points in a figure
 LEFT_OUT = "left out of this run"
 FIGURES = {"pareto": "accuracy over the orbit against upright accuracy", "views": "accuracy against views"}
 HEADLINES = (

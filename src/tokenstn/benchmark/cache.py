@@ -1,4 +1,4 @@
-"""A folder for each task: config.json, whatever it leaves, and result.json last of all. What has that is finished."""
+"""A folder for each task: config.json, whatever it leaves, and result.json last of all, which says it is finished."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tokenstn.system.documents import read_json
 from tokenstn.system.files import remove_unfinished, write_text
 
 CONFIG, RESULT, ERROR = "config.json", "result.json", "error.txt"
+WEIGHTS = "weights.safetensors"  # what a training leaves for those who need it
 
 
 class Cache:
@@ -56,5 +57,5 @@ class Cache:
             return None
 
     def done(self, task: Task) -> bool:
-        """Whether the task is finished."""
-        return self.result(task) is not None
+        """Whether the task is finished, and what others need of it is there: results may be kept without weights."""
+        return self.result(task) is not None and (task.kind == "cell" or (self.folder(task) / WEIGHTS).exists())

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tokenstn.baselines import create
 from tokenstn.baselines.registry import options_of_method
+from tokenstn.benchmark.cache import WEIGHTS
 from tokenstn.benchmark.settings import SIZES, options_of
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.method import Method
@@ -25,7 +26,6 @@ from tokenstn.models.reading import usual_reading
 from tokenstn.system.files import written_whole
 from tokenstn.training.small_vit import small_vit
 
-WEIGHTS = "weights.safetensors"
 OF_CLASSIFIER = "backbone."  # what a method's weights begin with where they are the classifier's
 READS_AS_USUAL = ("tokenstn", "tokenstn-matrix")  # as ``tokenstn train`` has it; the paper's read all of the image
 GREY = 0.5  # mean and spread of pixels, where nothing is known about them

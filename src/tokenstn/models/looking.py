@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -12,6 +13,7 @@ from tokenstn.models.averaging import average, disagreement_of
 from tokenstn.models.prediction import answer_entropy, odds_of
 from tokenstn.posteriors import Views
 
+ROOM = 1.25  # by how much further views may exceed a batch before they are split in two
 FEW = 32  # rectified images that are always looked at together, however small the batch
 
 # from rectified images (n, C, H, W) to probabilities (n, classes)
@@ -53,7 +55,7 @@ def look_at_used(
     """The same, spending nothing on views that are not used; also gives the views with the weights that were used.
 
     Not used are views of weight 0, and all but the first of an image where the odds of the first answer are at least
-    ``sure``. The others are packed into batches of about B.
+    ``sure``. The others are packed into as few batches of about B as there can be, all of one size.
     """
     batch = len(images)
     first = warp(images, views.matrices[:, 0], validate=False) if first is None else first
@@ -65,7 +67,8 @@ def look_at_used(
     total = weights[:, :1] * _with_doubt(answers, multi_label)
     view, row = weights[:, 1:].T.nonzero(as_tuple=True)
     matrices, shares = views.matrices[row, view + 1], weights[row, view + 1].unsqueeze(-1)
-    for some in torch.arange(len(row), device=row.device).split(max(batch, FEW)) if len(row) else ():
+    together = math.ceil(len(row) / (ROOM * max(batch, FEW)))
+    for some in torch.arange(len(row), device=row.device).tensor_split(together) if len(row) else ():
         answers = answer(warp(images[row[some]], matrices[some], validate=False))
         total = total.index_add(0, row[some], shares[some] * _with_doubt(answers, multi_label))
     mean, doubt = total[:, :-1], total[:, -1]

@@ -1,0 +1,112 @@
+"""Milliseconds an image of the methods of an experiment, in turns, on the same classifier and the same moved photos.
+
+    python benchmarks/cost_of_methods.py moths-recipe:vanilla,four,six moths-eu:tta,its,stn --cache runs/bench
+
+Rows are taken from experiments, EXPERIMENT:ROW,ROW…; the first row is what the others are compared with. Ours uses the
+weights that ``tokenstn bench`` trained, for how many views it looks at depends on them; what the others cost does not,
+and they need not have been trained. With the package equiadapt beside it there is a row for that, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from equiadapt_peer import Canonicalized
+from timing import in_turns, write
+from torch import Tensor
+
+from tokenstn.benchmark.cache import WEIGHTS, Cache
+from tokenstn.benchmark.files import read_experiment
+from tokenstn.benchmark.models import OF_CLASSIFIER, build_classifier, build_method, load_weights
+from tokenstn.benchmark.plan import Planner
+from tokenstn.benchmark.tables import open_place
+from tokenstn.benchmark.task import Task
+from tokenstn.data import ImageTable
+from tokenstn.evaluation.photos import PhotoOrbit, load_photos
+from tokenstn.geometry import Group, group
+from tokenstn.models import TokenSTN
+
+
+def main() -> None:
+    """Parse, build, time, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="+", help="EXPERIMENT:ROW,ROW…")
+    parser.add_argument("--cache", type=Path, default=Path("runs/bench"))
+    parser.add_argument("--assets", default=".assets")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each row, about")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=Path("results/speed/methods.json"))
+    options = parser.parse_args()
+    take_times(options)
+
+
+@torch.inference_mode()
+def take_times(options: argparse.Namespace) -> None:
+    """All rows in turns, in half precision on a GPU."""
+    device, cache = options.device, Cache(options.cache)
+    cells = {
+        row: cell
+        for given in options.rows
+        for row, cell in cells_of(*given.split(":"), assets=options.assets).items()
+    }  # fmt: skip
+    first = next(iter(cells.values()))
+    table = open_place(first.place)
+    bare = build_classifier(first.config["classifier"], first.files, table)
+    load_weights(bare, cache.named("classifier", first.config["base"]))
+    rows = table.split(first.config["split"])[: options.batch]
+    images = moved_photos(bare, table, rows, group("rotoscale", 8, scales=3), device)
+    ways: dict[str, Any] = {}
+    trained = {}
+    for row, cell in cells.items():
+        config = cell.config
+        model = build_method(config, bare).eval()
+        folder = None if config["trained"] is None else cache.named("training", config["trained"])
+        trained[row] = folder is not None and (folder / WEIGHTS).exists()
+        if trained[row] and config["recipe"]["classifier"] == "frozen":
+            assert folder is not None
+            load_weights(model, folder, OF_CLASSIFIER)
+        model = model.to(device)
+        if isinstance(model, TokenSTN):
+            model.record()
+        views = 1 if model.bare else config["views"]
+        ways[row] = partial(model, images, views=views, sampling=config["sampling"])
+    if find_spec("equiadapt") is not None:
+        assert bare.preprocessing is not None
+        shape = (images.shape[1], images.shape[2], images.shape[3])
+        ways["equiadapt"] = partial(Canonicalized(bare.classifier, shape, device, bare.preprocessing).eval(), images)
+    with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+        took, _ = in_turns(ways, device, options.seconds)
+    found = {}
+    for row, milliseconds in took.items():
+        ratio, each, known = milliseconds / took[next(iter(took))], milliseconds / options.batch, trained.get(row)
+        found[row] = {"ms": round(each, 4), "ratio": round(ratio, 3), "trained": known}
+        print(f"{row:24} {each:8.4f} ms {ratio:7.3f}×  {'trained' if known else ''}", flush=True)
+    about = {"precision": "bfloat16" if device == "cuda" else "float32", "batch": options.batch, "data": table.name}
+    write(options.out, device, {**about, "rows": found})
+
+
+def cells_of(experiment: str, rows: str, assets: str) -> dict[str, Task]:
+    """The cells of some rows of an experiment, with its first data and seed, as they are before any tuning."""
+    read = read_experiment(experiment, methods=tuple(rows.split(",")))
+    planner = Planner(read, (assets,))
+    planner.look_up()
+    data, seed = next(iter(read.data)), read.seeds[0]
+    return {row: planner.cell(row, read.methods[row], data, seed).cell for row in rows.split(",")}
+
+
+def moved_photos(bare: TokenSTN, table: ImageTable, rows: Tensor, orbit: Group, device: str) -> Tensor:
+    """Photos, each at a pose of its own, so that "auto" has the mixture of easy and hard ones that it would have."""
+    assert bare.preprocessing is not None
+    photos = load_photos(table, rows, bare.preprocessing, len(rows))
+    every = PhotoOrbit(next(iter(photos)), orbit, bare.preprocessing, device=device)
+    return torch.stack([every[place % len(orbit)][place] for place in range(len(rows))])
+
+
+if __name__ == "__main__":
+    main()
