@@ -14,13 +14,14 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
+from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter, Namespace
 
 import tokenstn
 from tokenstn import verbs
 from tokenstn.system.documents import read_yaml
 from tokenstn.system.processes import DeadProcessError
 from tokenstn.system.stopping import Stopped, terminated_like_interrupted
+from tokenstn.verbs.mistyped import is_list, mistake_in_words
 from tokenstn.verbs.telemetry import no_telemetry
 
 COMMANDS: dict[str, Callable] = {
@@ -54,7 +55,7 @@ SEVERAL = {"compare": ("runs", "two or more folders that tokenstn evaluate or to
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     no_telemetry()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     parser = _parser(next((argument for argument in given if not argument.startswith("-")), ""))
     debug = "--debug" in given
     mistake = _broken_config(given)
@@ -63,6 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         settings = parser.parse_args(_with_lists(_with_flags([word for word in given if word != "--debug"])))
+    except ArgumentError as refused:
+        if debug:
+            raise
+        verb = _verb_of(given)
+        said = mistake_in_words(refused, given, verb, _options_of(given), COMMANDS)
+        print(f"{f'tokenstn {verb}'.strip()}: {said}", file=sys.stderr)
+        return 2
     except Exception as mistake:  # what the parser stumbles over: a mapping where several words belong
         if debug:
             raise
@@ -110,10 +118,15 @@ def _broken_config(given: list[str]) -> str | None:
     return None
 
 
+def _verb_of(given: list[str]) -> str:
+    """The command that is meant, "" where there is no such command."""
+    return next((argument for argument in given if argument in COMMANDS), "")
+
+
 def _options_of(given: list[str]) -> Mapping[str, inspect.Parameter]:
     """The arguments of the command that is meant, none where there is no such command."""
-    verb = next((COMMANDS[argument] for argument in given if argument in COMMANDS), None)
-    return {} if verb is None else inspect.signature(verb).parameters
+    verb = _verb_of(given)
+    return inspect.signature(COMMANDS[verb]).parameters if verb else {}
 
 
 def _with_flags(given: list[str]) -> list[str]:
@@ -130,7 +143,7 @@ def _with_flags(given: list[str]) -> list[str]:
 def _with_lists(given: list[str]) -> list[str]:
     """``--primitives rotation,scale`` means ``--primitives=[rotation,scale]``, for every option that is a list."""
     parameters = _options_of(given)
-    lists = {f"--{name}" for name, parameter in parameters.items() if str(parameter.annotation).startswith("list[")}
+    lists = {f"--{name}" for name, parameter in parameters.items() if is_list(parameter)}
     words: list[str] = []
     for word in given:
         name, joined, value = word.partition("=")
@@ -156,6 +169,7 @@ def _parser(wanted: str) -> ArgumentParser:
         prog="tokenstn",
         formatter_class=_Help,  # this and the next hold for the commands too
         allow_abbrev=False,
+        exit_on_error=False,  # a sentence instead of the whole usage
         description="Image classification that does not depend on how the camera was held. --debug shows tracebacks.",
         version=tokenstn.__version__,
         epilog=EXIT_CODES,

@@ -74,6 +74,20 @@ def test_a_round_zero_has_no_pose_but_a_label(model, examples):
     assert of_pose.alarm and not of_class.alarm and "5\u202f%" in of_class.text
 
 
+def test_a_flag_without_a_threshold_says_nothing_about_the_image(examples):
+    unsure = tokenstn.load(embedded_model())
+    limits = unsure.thresholds
+    unsure.thresholds = replace(
+        limits, of_class=replace(limits.of_class, threshold=None), of_pose=replace(limits.of_pose, threshold=None)
+    )
+    seen = look_at(unsure, examples[0].photo)
+    assert seen.answer["class_uncertain"] and seen.answer["pose_ambiguous"]
+    assert [remark.alarm for remark in remarks(seen)] == [True, True]
+    _, page = parts(seen, 0.0)
+    assert page.count("Not calibrated: every image is flagged, because no threshold keeps the risk below 5 %") == 2
+    assert not any(words in page for words in ("in doubt", "wrong too often", "angles fit", "orientations fit"))
+
+
 @pytest.mark.parametrize(
     ("needles", "text"),
     [

@@ -161,7 +161,7 @@ def test_of_networks_that_are_hardly_trained_only_the_cost_is_shown(page, toy, t
 
 def test_results_of_a_quick_run_are_refused(page, toy, tmp_path):
     files = write_bench(as_experiment(toy, "rotmnist-quick", "mnist"), tmp_path)
-    assert page.render(tmp_path).count("Not run yet: ") == 9
+    assert page.render(tmp_path).count("Not run yet: ") == 10
     files[0].rename(tmp_path / "rotmnist.json")
     with pytest.raises(ValueError, match="holds the results of rotmnist-quick"):
         page.render(tmp_path)

@@ -106,7 +106,7 @@ def test_a_rectified_model_says_what_its_rectifier_does():
 
 def test_other_groups_move():
     diagnosis, _ = diagnosed(bare_model(), translation_group(3))
-    assert set(diagnosis.losses) == {"moved"} and "when moved; worst at element" in diagnosis.verdict
+    assert set(diagnosis.losses) == {"moved"} and "points when moved; agrees with itself" in diagnosis.verdict
 
 
 def test_one_element_moves_nothing():

@@ -153,6 +153,7 @@ def test_with_too_few_images_everything_is_flagged_and_a_sentence_says_why(image
     scores = flag_scores(answers, limits, HonestSTN().primitives)
     assert scores.class_uncertain is not None and scores.class_uncertain.raised == 1
     assert scores.class_uncertain.risk is None and scores.pose_only == 0
+    assert scores.class_uncertain.sentence.startswith("class_uncertain is not calibrated: every image is flagged")
     assert Thresholds.from_json(json.loads(json.dumps(limits.to_json(), allow_nan=False))) == limits
 
 

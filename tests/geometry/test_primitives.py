@@ -45,6 +45,14 @@ def test_squashing_is_the_way_back(primitive, share):
     torch.testing.assert_close(primitive.squash(primitive.unsquash(value)), value)
 
 
+@pytest.mark.parametrize("primitive", [*SMOOTH, OneSidedScale(0.9)], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_ends_of_the_range_have_a_place_far_out(primitive, dtype):
+    ends = primitive.unsquash(torch.tensor(primitive.range, dtype=dtype))
+    low, high = ends if primitive.rising else ends.flip(0)
+    assert low < -5 and high > 5  # not true of NaN, which rounding can give
+
+
 @smooth
 @given(u=numbers(-8, 8))
 @fast

@@ -4,11 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from tokenstn import Preprocessing, TokenSTN
-from tokenstn.geometry import Pose, Primitive, Reflection, Rotation, Scale, Shear, Translation
+from tokenstn.geometry import PRIMITIVES, Pose, Primitive, Reflection
 
 from ..models.classifiers import small_vit
 
-KINDS = {"rotation": Rotation, "scale": Scale, "shear": Shear, "translation": Translation, "reflection": Reflection}
 BOUNDS = {"translation": 1.0, "scale": 0.25}
 
 
@@ -33,7 +32,7 @@ def known_model(
 ) -> TokenSTN:
     """A TokenSTN around a small ViT that finds ``pose`` in the network's frame in every image."""
     torch.manual_seed(0)
-    primitives = tuple(KINDS[name](BOUNDS[name]) if name in BOUNDS else KINDS[name]() for name in names)
+    primitives = tuple(PRIMITIVES[name](BOUNDS[name]) if name in BOUNDS else PRIMITIVES[name]() for name in names)
     model = TokenSTN(
         small_vit(in_chans=channels, img_size=size),
         primitives,

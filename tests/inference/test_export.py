@@ -16,6 +16,7 @@ from PIL import Image
 import tokenstn
 from tokenstn import TokenSTN
 from tokenstn.data import read_image
+from tokenstn.data.paths import IMAGE_SUFFIXES
 from tokenstn.inference.bundle_pictures import embedded_pictures
 from tokenstn.inference.export import export_model
 from tokenstn.inference.export_check import script
@@ -145,6 +146,30 @@ def test_predict_runs_without_torch_and_says_what_the_model_says(tmp_path):
         assert line["class_uncertain"] == said.class_uncertain.item()
         assert line["pose_ambiguous"] == said.pose_ambiguous.item()
         assert line["views"] == 4 and line["poses"] == "absolute"
+
+
+def test_predict_takes_folders_and_names_what_it_could_not_read(tmp_path):
+    content = next(iter(embedded_pictures().values()))
+    photos, empty = tmp_path / "photos", tmp_path / "empty"
+    (photos / "more").mkdir(parents=True)
+    empty.mkdir()
+    for place in ("b.png", "a.PNG", "more/c.png"):
+        (photos / place).write_bytes(content)
+    (photos / "notes.txt").write_text("no image")
+    (photos / "z.jpg").write_bytes(b"no image")
+    gone = tmp_path / "gone.png"
+    done = without_torch(made().bundle / "predict.py", str(photos), str(empty), str(gone), "--threads", "1")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    wanted = [photos / place for place in ("a.PNG", "b.png", "more/c.png", "z.jpg")]
+    assert [line["path"] for line in lines] == [*map(str, wanted), str(empty), str(gone)] and done.returncode == 1
+    assert [line.get("error") for line in lines[:3]] == [None] * 3
+    broken, folder, missing = (line["error"] for line in lines[3:])
+    assert str(photos / "z.jpg") in broken and "not an image" in broken and "BytesIO" not in broken
+    assert folder == f"{empty} is a folder without images" and missing == f"there is no file {gone}"
+
+
+def test_predict_looks_for_the_same_files_as_the_package():
+    assert script("predict").SUFFIXES == IMAGE_SUFFIXES
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -250,6 +250,16 @@ def test_only_confident_leaves_ambiguous_ones_as_they_are(limit, left, tmp_path)
     assert row["corrected"] == ("no" if left else "yes") and row["pose_ambiguous"] == ("yes" if left else "no")
     same = (tmp_path / "out" / "images" / "a.jpg").read_bytes() == (tmp_path / "in" / "a.jpg").read_bytes()
     assert same == left
+    assert row["why_not"] == model.thresholds.uncalibrated.get("pose_ambiguous", "")
+
+
+def test_a_photo_that_is_left_because_of_its_own_pose_says_so(tmp_path):
+    """A threshold that was found, and that any entropy is above."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jpg").write_bytes(jpeg(photo(50, 50)))
+    model = known_model(TURN, thresholds=some_thresholds(pose_threshold=-0.1))
+    rectify(model, tmp_path / "in", str(tmp_path / "out"), only_confident=True, **QUIET)
+    assert rows_of(tmp_path / "out")["a.jpg"]["why_not"] == "several poses fit"
 
 
 def test_boxes_are_written_upright_one_by_one(tmp_path):

@@ -49,6 +49,14 @@ def test_weights_that_cannot_be_fetched_name_the_reason_and_the_remedy(monkeypat
         raise OSError("no route to host\nand many lines more")
 
     monkeypatch.setattr("timm.create_model", unreachable)
+    monkeypatch.setattr("tokenstn.models.hub_access.can_be_looked_up", lambda _: True)
     wanted = r"^the weights of resnet18 could not be fetched \(no route to host\): ask again$"
     with pytest.raises(ValueError, match=wanted):
         fetched("resnet18", "ask again", num_classes=3)
+
+
+@pytest.mark.parametrize("side", [500_000, 4097, 0, -3])
+def test_a_side_that_no_image_has_is_refused(tmp_path, side):
+    saved(tmp_path / "w.safetensors", classes=3)
+    with pytest.raises(ValueError, match=f"--input_size {side}: the side of the images in pixels, from 1 to 4096"):
+        from_weights("vit_tiny_patch16_224", tmp_path / "w.safetensors", 3, input_size=side, **VIT)

@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import re
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,10 +242,34 @@ def test_the_promise_is_said_in_plain_words():
         "class_uncertain: accepts 80 % of turned images; at most 5 % of the accepted answers are wrong, with 95 % "
         "confidence, for images like these 100"
     )
-    assert of_pose.startswith("pose_ambiguous: raised on every image, because no threshold keeps")
-    assert "on 100 calibration images, of which too many fail" in of_pose
+    assert of_pose.startswith("pose_ambiguous: not calibrated: every image is flagged, because no threshold keeps")
+    assert "on 100 calibration images, which are too few or fail too often" in of_pose
     neither = Thresholds(None, None, CallSettings("auto", AutoViews())).sentences
     assert all("not given" in sentence for sentence in neither)
+
+
+def test_the_way_to_a_larger_risk_is_named_and_exists():
+    of_pose = some_thresholds(pose_threshold=None).sentences[1]
+    module, _, function = re.search(r"tokenstn\.[\w.]+", of_pose)[0].rpartition(".")
+    assert {"target_risk", "pose_risk"} <= set(signature(getattr(import_module(module), function)).parameters)
+    tutorial = Path(__file__).parents[2] / re.search(r"docs/[\w/]+\.md", of_pose)[0]
+    assert f"from {module} import {function}" in tutorial.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("images", "reason"),
+    [(58, "on only 58 calibration images"), (59, "on 59 calibration images, which are too few or fail too often")],
+)
+def test_a_flag_without_a_threshold_says_why_it_is_raised_on_every_image(images, reason):
+    """59 right answers are the fewest that can show a risk of 5 % with 95 % confidence."""
+    limits = some_thresholds(class_threshold=None)
+    nothing = dataclasses.replace(PROMISE, images=images, accepted=0, bound=1.0)
+    limits = dataclasses.replace(limits, of_class=dataclasses.replace(limits.of_class, guarantee=nothing))
+    assert limits.uncalibrated == {
+        "class_uncertain": "not calibrated: every image is flagged, because no threshold keeps the risk below 5 % "
+        + reason
+    }
+    assert some_thresholds().uncalibrated == {}
 
 
 def test_the_names_are_those_of_the_uncertainties():

@@ -156,6 +156,14 @@ def test_a_bare_classifier_is_told_what_to_do_next():
     assert "same answer on" in headline(made.ALL["bare_unlabelled"]())
 
 
+def test_a_classifier_that_is_low_as_it_comes_is_not_called_robust():
+    evaluation = made.ALL["robust"]()
+    low = replace(evaluation, bare=replace(evaluation.bare, upright=0.1, mean=0.1))
+    assert "10.0 % of images as they come, which is low already" in headline(low).replace("\u202f", " ")
+    said = advice(low)
+    assert "where no rectifier helps" in said.sentence and said.command is None
+
+
 def test_a_rectifier_that_breaks_more_than_it_fixes_is_not_recommended():
     found = made.rectified()
     assert found.flips is not None and found.rectified is not None

@@ -55,7 +55,7 @@ def test_what_was_frozen_before_stays_frozen():
 def test_freeze_all_leaves_nothing():
     vit = small_vit()
     report = freeze_all(vit)
-    assert report.share == 1 and report.first_trainable is None and "nothing is trained" in str(report)
+    assert report.share == 1 and report.first_trainable is None and "none is trained" in str(report)
     assert frozen_report(vit) == report
 
 

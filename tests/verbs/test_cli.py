@@ -107,6 +107,10 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_model(run, digits, tmp_pat
         (["digits", "--classifier", "resnet51"], "neither a model folder nor a timm name"),
         (["digits", "--epochs", "0"], "epochs=0: at least 1"),
         (["digits", "--resume", "true"], "no run in"),
+        (
+            ["digits", "--classifier", "resnet18", "--input_size", "500000"],
+            "--input_size 500000: the side of the images",
+        ),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_leaves_nothing_behind(tmp_path, capsys, arguments, sentence):
@@ -120,9 +124,56 @@ def test_a_mistake_gets_a_sentence_and_leaves_nothing_behind(tmp_path, capsys, a
 def test_a_config_with_an_unknown_key_is_refused(tmp_path, capsys):
     config = tmp_path / "config.yaml"
     config.write_text("images: digits\nepoch: 3\n")
-    with pytest.raises(SystemExit) as stopped:
-        main(["train", "--config", str(config)])
-    assert stopped.value.code == 2 and "epoch" in capsys.readouterr().err
+    assert main(["train", "--config", str(config)]) == 2
+    assert capsys.readouterr().err == "tokenstn train: there is no setting 'epoch': did you mean epochs?\n"
+
+
+BETWEEN = "with commas between them and no spaces"
+COMMAS = f"--primitives takes words {BETWEEN}, such as --primitives rotation,scale"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("train digits --clasifier resnet18", "there is no option --clasifier: did you mean --classifier?"),
+        ("predict model photos --batch-size=3", "there is no option --batch-size: did you mean --batch_size?"),
+        ("predict model photos --format csv", "there is no option --format: tokenstn predict --help names the options"),
+        ("train digits --primitives rotation scale", COMMAS),
+        ("train digits --primitives rotation, scale", COMMAS),
+        ("train digits --primitives [rotation, scale]", COMMAS),
+        ("train digits --primitives=[rotation, scale] --epochs 3", COMMAS),
+        ("bench x --seeds 1 2 3", f"--seeds takes whole numbers {BETWEEN}, such as --seeds 1,2"),
+        ("train digits --epochs many", "--epochs many: give a whole number"),
+        ("train digits --upright maybe", "--upright maybe: give auto, yes or no"),
+        ("train digits --labels maybe", "--labels maybe: give true or false"),
+        ("predict model photos --views many", "--views many: give a whole number or auto"),
+        ("diagnose resnet18", "it needs IMAGES: tokenstn diagnose --help names the options"),
+        ("predict model a.jpg b.jpg", "'b.jpg' is one word too many: tokenstn predict takes MODEL IMAGES and options; "
+         "what has a space in it goes in quotes"),
+    ],
+)  # fmt: skip
+def test_a_call_that_cannot_be_read_gets_one_sentence(capsys, given, sentence):
+    assert main(given.split()) == 2
+    assert capsys.readouterr().err == f"tokenstn {given.split()[0]}: {sentence}\n"
+
+
+def test_a_command_that_there_is_not_gets_one_sentence(capsys):
+    assert main(["trian", "digits"]) == 2
+    assert capsys.readouterr().err == "tokenstn: there is no command 'trian': did you mean train?\n"
+
+
+def test_a_list_in_a_config_that_is_none_is_refused(tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text("images: digits\nprimitives: '[rotation,'\n")
+    assert main(["train", "--config", str(config)]) == 2
+    said = "tokenstn train: --primitives [rotation,: give words with commas between them and no spaces\n"
+    assert capsys.readouterr().err == said
+
+
+def test_no_command_at_all_shows_the_help(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0 and "exit codes" in capsys.readouterr().out
 
 
 def test_debug_shows_where_it_broke():

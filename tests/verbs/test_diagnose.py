@@ -43,7 +43,27 @@ def test_the_last_line_is_the_command_with_the_names_as_typed(classifier, digits
     assert "same answer as unmoved" in said and "mean confidence" in said and "without labels" in said
     last = said.strip().splitlines()[-1].strip()
     # the path of the images has a space in it
-    assert last == (f"tokenstn train '{digits}' --classifier {classifier} --primitives rotation --out runs/rectified")
+    assert last == (
+        f"tokenstn train '{digits}' --classifier {classifier} --primitives rotation --labels=false --out runs/rectified"
+    )
+
+
+def test_a_classifier_in_python_is_mended_in_python(classifier, digits):
+    model = tokenstn.load(classifier)
+    settings = {"group": "rotation", "order": 4, "accelerator": "cpu", "progress": False}
+    found = tokenstn.diagnose(model, digits, limit=12, labels=False, **settings).diagnosis
+    expected = f"tokenstn.train({str(digits)!r}, classifier=model, primitives=['rotation'], labels=False"
+    assert found.command is not None and found.command.startswith(expected)
+
+
+def test_more_images_are_asked_for_where_there_are_more(classifier, digits):
+    settings = {"group": "rotation", "order": 4, "accelerator": "cpu", "progress": False}
+    few, all_of_them = (
+        " ".join(tokenstn.diagnose(str(classifier), digits, limit=limit, **settings).diagnosis.next_steps)
+        for limit in (12, 500)
+    )
+    assert "raise --limit" in few
+    assert "raise --limit" not in all_of_them and "there are no more of them here" in all_of_them
 
 
 def test_a_report_is_written_when_asked_for(classifier, digits, tmp_path, capsys):

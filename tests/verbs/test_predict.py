@@ -43,6 +43,18 @@ def test_it_says_what_it_does_and_leaves_predictions(model, photos, tmp_path, ca
     assert "7 are done already, 0 to do" in said and "was done already" in said
 
 
+def test_files_that_are_no_images_are_counted(model, photos, tmp_path, capsys):
+    mixed = tmp_path / "photos"
+    (mixed / "more").mkdir(parents=True)
+    (mixed / "0.png").write_bytes((photos / "0.png").read_bytes())
+    for name in ("notes.txt", "more/Thumbs.db", ".DS_Store"):
+        (mixed / name).write_text("no image")
+    assert main(["predict", str(model), str(mixed), "--out", str(tmp_path / "out"), *FAST]) == 0
+    assert f"{mixed}: 1, 2 other files ignored" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", str(model), str(photos), "--out", str(tmp_path / "all"), *FAST]) == 0
+    assert "ignored" not in capsys.readouterr().out
+
+
 def test_from_python_it_is_the_same_function(model, photos, tmp_path):
     loaded = tokenstn.load(model)
     result = tokenstn.predict(loaded, photos, str(tmp_path), accelerator="cpu", workers=0, progress=False)
@@ -61,11 +73,37 @@ def test_flags_that_would_not_hold_are_not_given_and_it_says_so(model, photos, t
     assert pd.read_parquet(tmp_path / "predictions")["pose_ambiguous"].isna().all()
 
 
+def test_a_flag_that_could_not_be_calibrated_is_no_statement_about_the_images(photos, tmp_path, capsys):
+    limits = some_thresholds(class_threshold=None)
+    model = model_folder(tmp_path / "model", thresholds=limits)
+    assert main(["predict", str(model), str(photos), "--out", str(tmp_path / "out"), *FAST]) == 0
+    said = capsys.readouterr().out
+    assert f"class_uncertain on 6, 100.0%: {limits.uncalibrated['class_uncertain']}" in said
+    assert "do not trust the label" not in said and ": several poses fit" in said, "the pose has a threshold"
+    assert pd.read_parquet(tmp_path / "out" / "predictions")["class_uncertain"].all()
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.parquet", "all.JSONL"])
+def test_a_name_that_asks_for_one_file_is_refused(model, photos, tmp_path, capsys, name):
+    assert main(["predict", str(model), str(photos), "--out", str(tmp_path / name), *FAST]) == 2
+    said = capsys.readouterr().err
+    assert "predictions go into a folder, as Parquet" in said and ".to_csv('all.csv')" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_predictions_in_a_folder_with_such_a_name_are_gone_on_with(model, photos, tmp_path):
+    out = tmp_path / "all.csv"
+    out.mkdir()
+    assert main(["predict", str(model), str(photos), "--out", str(out), *FAST]) == 0
+    assert len(pd.read_parquet(out / "predictions")) == 6
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["{model}", "nowhere"], "there is no data set 'nowhere'"),
-        (["nowhere", "{photos}"], "nowhere: there is no such folder"),
+        (["nowhere", "{photos}"], "nowhere: there is no such folder, and timm has no such model"),
+        (["runs/nowhere", "{photos}"], "runs/nowhere: there is no such folder; tokenstn train"),
         (["{model}", "{photos}/*.tif"], "no image matches"),
         (["{model}", "{photos}", "--views=0"], "--views 0: a number from 1 up, or"),
         (["{model}", "{photos}", "--top=0"], "--top 0: a number from 1 up"),

@@ -15,7 +15,9 @@ from tokenstn import Preprocessing, TokenSTN
 from tokenstn.apps.reference import Reference
 from tokenstn.cli import main
 from tokenstn.data import ImageTable, open_images, split_table
+from tokenstn.evaluation.collapse import PrimitiveHealth
 from tokenstn.geometry import Pose, warp
+from tokenstn.training import monitor
 from tokenstn.training.engine import Machine, train_classifier
 from tokenstn.training.recipes import CLASSIFIER
 from tokenstn.verbs import train_steps as steps
@@ -119,6 +121,47 @@ def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_
     assert 0 <= result.metrics["evaluation"]["rectified"]["consistency"] <= 1
 
 
+def test_a_classifier_of_other_classes_gets_a_rectifier_when_labels_are_left_away(tmp_path, capsys):
+    generator = torch.Generator().manual_seed(0)
+    labels = (torch.arange(120) >= 60).long()
+    table = split_table(in_memory(torch.cat((comets(60, generator), discs(60, generator))), labels, ("comet", "disc")))
+    other = cnn(classes=3)
+    other.classes = ("comet", "moon", "sun")
+    settings = {"primitives": ["rotation"], "shared": "body", **SHORT}
+    with pytest.raises(ValueError, match=r"disc is not among the classes that it knows.*--labels=false"):
+        tokenstn.train(table, other, out=str(tmp_path / "refused"), **settings)
+    assert not (tmp_path / "refused").exists()
+    result = tokenstn.train(table, other, out=str(tmp_path / "run"), labels=False, **settings)
+    assert "no labels" in capsys.readouterr().out and result.metrics["evaluation"]["bare"]["mean"] is None
+    kept = json.loads((tmp_path / "run" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert kept["classes"] == list(other.classes)
+
+
+def test_a_collapse_in_training_is_said_in_the_terminal_and_in_the_report(tmp_path, capsys, monkeypatch):
+    sick = PrimitiveHealth(0.0, 0.0, 0.0, None, None, collapsed=True, sentence="rotation has collapsed: it is still")
+    monkeypatch.setattr(monitor, "collapse_report", lambda *_: {"rotation": sick})
+    table = split_table(two_labels())
+    bare = cnn(classes=2, multi_label=True)
+    settings = {"primitives": ["rotation"], "shared": "body", "upright": "yes", **SHORT}
+    result = tokenstn.train(table, bare, out=str(tmp_path / "run"), **settings)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for said in (capsys.readouterr().out, page, " ".join(result.metrics["evaluation"]["warnings"])):
+        assert said.count("rotation has collapsed") >= 1
+    assert sum("rotation has collapsed" in one for one in result.metrics["evaluation"]["warnings"]) == 1
+
+
+def test_a_classifier_that_learned_nothing_is_said_to_have(capsys):
+    table = split_table(two_classes_of_noise())
+    steps.say_accuracy(Console(soft_wrap=True), cnn(classes=2), table, "raise", just_trained=True)
+    said = capsys.readouterr().out
+    assert "near chance" in said and "--classifier_epochs" in said
+
+
+def two_classes_of_noise() -> ImageTable:
+    noise = torch.rand(120, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    return in_memory(noise, torch.arange(120) % 2, ("one", "other"))
+
+
 def test_images_without_a_label_among_others_are_left_out_of_what_needs_one(tmp_path, capsys):
     generator = torch.Generator().manual_seed(0)
     labels = (torch.arange(120) >= 60).long()
@@ -166,7 +209,7 @@ def test_a_classifier_with_another_order_of_classes_is_near_chance_and_said_to_b
     assert trained.figures["val/upright"] > 0.9
     swapped = replace(table, labels=1 - table.labels)
     for given, fine in ((table, True), (swapped, False)):
-        steps._say_accuracy(Console(soft_wrap=True), bare, given, "raise")
+        steps.say_accuracy(Console(soft_wrap=True), bare, given, "raise")
         said = capsys.readouterr().out
         assert ("the class order probably differs" in said) != fine
 
@@ -194,6 +237,20 @@ def test_a_rectifier_that_does_harm_leaves_the_bare_classifier_as_the_default(tm
         tokenstn.load(out / name, classifier=PlainCNN(channels=1, classes=2)) for name in ("model", "rectified")
     )
     assert kept.primitives == () and [primitive.name for primitive in rectified.primitives] == ["rotation"]
+    warned = " ".join(result.metrics["evaluation"]["warnings"])
+    assert kept.thresholds is None and "not calibrated" not in warned, "the model that is kept raises no flags"
+
+
+def test_the_report_says_that_flags_could_not_be_calibrated(tmp_path, monkeypatch):
+    monkeypatch.setattr(steps, "breaks_more_than_it_fixes", lambda evaluation: "")
+    out = tmp_path / "run"
+    bare, table = cnn(classes=2, multi_label=True), split_table(two_labels())
+    result = tokenstn.train(table, bare, out=str(out), primitives=["rotation"], shared="body", **SHORT)
+    limits = tokenstn.load(out / "model", classifier=PlainCNN(channels=1, classes=2)).thresholds
+    assert set(limits.uncalibrated) == {"class_uncertain", "pose_ambiguous"}, "so few images show no risk of 5 %"
+    page = (out / "report.html").read_text()
+    for flag, why in limits.uncalibrated.items():
+        assert f"{flag} is {why}" in page and f"{flag} is {why}" in result.metrics["evaluation"]["warnings"]
 
 
 def test_harm_is_more_broken_than_fixed():

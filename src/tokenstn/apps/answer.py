@@ -21,7 +21,8 @@ DIGITS = 6  # of the numbers in an answer
 NUMBERS = (
     "rotation_deg", "rotation_spread_deg", "scale", "scale_spread", "shear", "shear_spread", "translation_spread_px",
 )  # fmt: skip
-SHIFT = "translation_x_px"
+SHIFT = ("translation_x_px", "translation_y_px")
+MIRRORED, ENTROPY = "mirrored", "entropy_"
 
 
 def prepare(photo: Tensor, preprocessing: Preprocessing) -> Tensor:
@@ -77,17 +78,21 @@ def describe(
 
 
 def _pose(columns: dict[str, Column], row: int) -> Answer:
-    """The pose in the photo; what is not estimated is None."""
-    pose: Answer = {name: _round(float(columns[name][row])) if name in columns else None for name in NUMBERS}
-    shift = [_round(float(columns[f"translation_{axis}_px"][row])) for axis in "xy"] if SHIFT in columns else None
-    mirrored = bool(columns["mirrored"][row]) if "mirrored" in columns else None
+    """The pose in the photo; what is not estimated is None. Of other primitives there are the columns alone."""
+    numbers = (*NUMBERS, *(name for name in columns if _is_of_another(name)))
+    pose: Answer = {name: _round(float(columns[name][row])) if name in columns else None for name in numbers}
+    shift = [_round(float(columns[name][row])) for name in SHIFT] if SHIFT[0] in columns else None
+    mirrored = bool(columns[MIRRORED][row]) if MIRRORED in columns else None
     return {**pose, "translation_px": shift, "mirrored": mirrored}
 
 
+def _is_of_another(column: str) -> bool:
+    return column not in (*NUMBERS, *SHIFT, MIRRORED) and not column.startswith(ENTROPY)
+
+
 def _entropies(columns: dict[str, Column], row: int) -> dict[str, float]:
-    prefix = "entropy_"
-    found = {name: values for name, values in columns.items() if name.startswith(prefix)}
-    return {name.removeprefix(prefix): _round(float(values[row])) for name, values in found.items()}
+    found = {name: values for name, values in columns.items() if name.startswith(ENTROPY)}
+    return {name.removeprefix(ENTROPY): _round(float(values[row])) for name, values in found.items()}
 
 
 def _flag(flags: Tensor | None, row: int) -> bool | None:

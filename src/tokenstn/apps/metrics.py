@@ -69,11 +69,11 @@ class Metrics:
             "tokenstn_entropy", "of the belief, 0 certain to 1 no idea", ["primitive"],
             buckets=edges_of("entropy"), registry=registry,
         )  # fmt: skip
-        missing = {"rotation_deg": "rotation", "scale": "scale", "shear": "shear", "translation": "translation"}
+        wanted = {"probability", "views", *("rotation_deg" if name == "rotation" else name for name in estimated)}
         self.values = {
             name: Histogram(f"tokenstn_{name}", meaning, buckets=EDGES[name], registry=registry)
             for name, meaning in MEANING.items()
-            if missing.get(name, "") in ("", *estimated)
+            if name in wanted
         }
         self.drift = None if reference is None else Drift(reference, classes)
         if self.drift is not None:

@@ -48,15 +48,14 @@ def edges_of(quantity: str) -> tuple[float, ...]:
 def quantities(answer: Answer) -> dict[str, float]:
     """What is counted of an answer: the primitives that the model estimates, its entropies, views and flags.
 
-    A translation is its length in units of half the photo's shorter side.
+    A primitive without bins in ``EDGES`` is left out, but for its entropy. A translation is its length in units of half
+    the photo's shorter side.
     """
     estimated = answer["estimated"]
     found: dict[str, float | None] = {"probability": answer["probability"], "views": answer["views"]}
     if "rotation" in estimated:
         found["rotation_deg"] = answer["rotation_deg"]
-    for name in ("scale", "shear"):
-        if name in estimated:
-            found[name] = answer[name]
+    found |= {name: answer[name] for name in estimated if name in EDGES and name in answer}  # scale, shear
     if "translation" in estimated:
         found["translation"] = 2 * math.hypot(*answer["translation_px"]) / min(answer["photo_px"])
     if "reflection" in estimated:

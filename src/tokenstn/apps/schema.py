@@ -31,6 +31,7 @@ class ClassProbability(BaseModel):
 class PredictAnswer(BaseModel):
     """The class of an image, and how its object sits in the photo. What is not known is null."""
 
+    model_config = ConfigDict(extra="allow")  # a primitive that is not described here is answered all the same
     prediction: str | list[str] = Field(description="the class; all above ½ where they do not exclude each other")
     probability: float = Field(description="of the class; the mean over yes or no for each where there are several")
     top: list[ClassProbability]

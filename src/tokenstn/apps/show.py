@@ -19,6 +19,7 @@ from tokenstn.apps.sight import Sight
 from tokenstn.apps.words import remarks
 
 SHOWN = 5  # classes
+TITLES = {"scale": "size", "shear": "sheared"}  # of numbers; any other has the name of its primitive
 
 
 def parts(sight: Sight, turned: float | None) -> tuple[str, str]:
@@ -81,11 +82,12 @@ def _pose(answer: dict[str, Any]) -> list[dict[str, Any]]:
     if answer["rotation_deg"] is not None:
         rows.append(_row("turned", _degrees(answer["rotation_deg"]), answer, "rotation", "found-rotation"))
         rows[-1]["spread"] = None if answer["rotation_spread_deg"] is None else f"{answer['rotation_spread_deg']:.0f}°"
-    for name, title in (("scale", "size"), ("shear", "sheared")):
-        if answer[name] is not None:
+    for name in answer["estimated"]:
+        if answer.get(name) is not None:
             value = f"{answer[name]:.2f}" + ("×" if name == "scale" else "")
-            rows.append(_row(title, value.replace("-", "−"), answer, name, f"found-{name}"))
-            rows[-1]["spread"] = None if answer[f"{name}_spread"] is None else f"{answer[f'{name}_spread']:.2f}"
+            rows.append(_row(TITLES.get(name, name), value.replace("-", "−"), answer, name, f"found-{name}"))
+            spread = answer.get(f"{name}_spread")
+            rows[-1]["spread"] = None if spread is None else f"{spread:.2f}"
     if answer["translation_px"] is not None:
         right, down = answer["translation_px"]
         value = (

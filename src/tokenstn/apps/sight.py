@@ -39,7 +39,8 @@ class Sight:
 
     photo, rectified ``(C, H, W)`` uint8. answer: as the server gives it. belief: density at ``ANGLES`` angles around
     the circle from 0, None without a rotation. probabilities, bare ``{class: probability}``: with and without
-    rectification. why_no_flags: a sentence where the flags are not given. promise: what an accepted label is worth.
+    rectification. why_no_flags: a sentence where the flags are not given. uncalibrated ``{flag: why}``: those that are
+    raised on every image. promise: what an accepted label is worth.
     """
 
     photo: Tensor
@@ -50,6 +51,7 @@ class Sight:
     probabilities: dict[str, float]
     bare: dict[str, float]
     why_no_flags: str | None
+    uncalibrated: dict[str, str]
     promise: str | None
 
     def orientations(self) -> list[Needle]:
@@ -92,6 +94,7 @@ def look_at(model: TokenSTN, photo: Tensor, views: int | Literal["auto"] = "auto
         probabilities=dict(zip(names, prediction.probabilities[0].tolist(), strict=True)),
         bare=dict(zip(names, bare[0].tolist(), strict=True)),
         why_no_flags=_why_not(model, views),
+        uncalibrated={} if model.thresholds is None else model.thresholds.uncalibrated,
         promise=_promise(model),
     )
 

@@ -31,6 +31,8 @@ def _of_pose(sight: Sight) -> Remark:
         return Remark("Pose", sight.why_no_flags or "", None)
     if not ambiguous:
         return Remark("One pose fits", "One orientation stands out.", False)
+    if "pose_ambiguous" in sight.uncalibrated:
+        return Remark("Pose", _as_sentence(sight.uncalibrated["pose_ambiguous"]), True)
     fits = sight.orientations()
     classes = list(dict.fromkeys(one.seen for one in fits))
     if len(fits) < 2:
@@ -45,9 +47,19 @@ def _of_class(sight: Sight) -> Remark:
     uncertain = sight.answer["class_uncertain"]
     if uncertain is None:
         return Remark("Label", sight.why_no_flags or "This model gives no warning about labels.", None)
+    if uncertain and "class_uncertain" in sight.uncalibrated:
+        return Remark("Label", _as_sentence(sight.uncalibrated["class_uncertain"]), True)
     if uncertain:
         return Remark("Label in doubt", "Do not rely on it: answers like this one are wrong too often.", True)
     return Remark("Label accepted", sight.promise or "", False)
+
+
+def _as_sentence(words: str) -> str:
+    """
+    >>> _as_sentence("not calibrated")
+    'Not calibrated.'
+    """
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _either(names: list[str]) -> str:

@@ -50,6 +50,11 @@ def images_below(folder: Path) -> list[Path]:
 
 def walk_images(folder: Path) -> Iterator[str]:
     """The same files as they come, as text: for folders with more of them than one wants to hold as objects."""
+    return (name for name in walk_files(folder) if is_image(Path(name)))
+
+
+def walk_files(folder: Path) -> Iterator[str]:
+    """All files in a folder and its subfolders that are not hidden, as they come, as text."""
     seen = set()
     for where, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
         real = os.path.realpath(where)
@@ -58,7 +63,7 @@ def walk_images(folder: Path) -> Iterator[str]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "__"))]
-        yield from (os.path.join(where, name) for name in names if is_image(Path(name)))
+        yield from (os.path.join(where, name) for name in names if not name.startswith("."))
 
 
 def _refuse(error: OSError) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,11 +9,11 @@ from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.bootstrap import paired_difference
+from tokenstn.evaluation.remedy import LOW_ALREADY, is_low, train_command
 from tokenstn.evaluation.results import Evaluation, Interval
 from tokenstn.geometry import Group
 
 NOTABLE_DROP = 0.02
-LOW = 0.6  # an accuracy on images as they come that a rectifier cannot mend
 NOTABLE_DISAGREEMENT = 0.05
 WIDE = 0.05  # an interval of ± this share says little
 FEW_IMAGES = 5  # of a class: too few to name it
@@ -93,11 +92,18 @@ def needed_for_diagnosis(group: Group) -> Group:
 
 
 def diagnose_answers(
-    evaluation: Evaluation, answers: Answers, seed: int = 0, *, remedy: Remedy | None = None
+    evaluation: Evaluation,
+    answers: Answers,
+    seed: int = 0,
+    *,
+    remedy: Remedy | None = None,
+    in_python: bool = False,
+    limited: bool = True,
 ) -> Diagnosis:
     """What the bare classifier loses when its images are moved; ``answers`` are those the evaluation was made from.
 
-    ``remedy``: what to do about a loss; to train a rectifier for it when None.
+    ``remedy``: what to do about a loss; to train a rectifier for it when None. ``in_python``: the classifier is an
+    object, which no command can name. ``limited``: there are more images than were looked at.
     """
     angles = torch.tensor([element.rotation_deg for element in evaluation.elements]) % 360
     scales = torch.tensor([element.scale for element in evaluation.elements])
@@ -108,7 +114,8 @@ def diagnose_answers(
     losses = {
         name: _loss(name, which, at[name], evaluation, answers, seed) for name, which in kinds.items() if which.any()
     }
-    steps, wanted = _next_steps(losses, evaluation, answers), _remedy(losses, evaluation, remedy)
+    steps = _next_steps(losses, evaluation, answers, limited)
+    wanted = _remedy(losses, evaluation, remedy, in_python)
     return Diagnosis(
         verdict=_verdict(losses, evaluation),
         losses=losses,
@@ -176,34 +183,35 @@ def _sentence(loss: Loss) -> str:
     verb = "loses" if points >= 0 else "gains"
     digits = 0 if abs(points) >= 10 else 1
     said = f"{verb} {abs(points):.{digits}f} ± {half:.{digits}f} points when {loss.moved}"
-    return f"{said}; worst at {where}; {agrees}"
+    worst = f"; worst at {where}" if loss.drop.value or half else ""
+    return f"{said}{worst}; {agrees}"
 
 
-def _remedy(losses: dict[str, Loss], evaluation: Evaluation, remedy: Remedy | None) -> Remedy | None:
+def _remedy(losses: dict[str, Loss], evaluation: Evaluation, remedy: Remedy | None, in_python: bool) -> Remedy | None:
     notable = [name for name, loss in losses.items() if loss.notable]
     if not notable:
         return None
     if remedy is not None or evaluation.rectified is not None:
         return remedy
     primitives = {"turned": "rotation", "scaled": "scale", "moved": evaluation.group}
-    wanted = ",".join(primitives[name] for name in notable)
-    return Remedy(
-        "put a rectifier in front of it; the classifier stays as it is, and no labels are needed",
-        f"tokenstn train {shlex.quote(evaluation.data)} --classifier {shlex.quote(evaluation.model)} "
-        f"--primitives {wanted} --out runs/rectified",
-    )
+    wanted, labels = [primitives[name] for name in notable], evaluation.bare.mean is not None
+    command = train_command(evaluation.data, evaluation.model, labels, wanted)
+    if in_python:
+        unlabelled = "" if labels else ", labels=False"
+        command = (
+            f"tokenstn.train({evaluation.data!r}, classifier=model, primitives={wanted!r}{unlabelled}, "
+            "out='runs/rectified')"
+        )
+    return Remedy("put a rectifier in front of it; the classifier stays as it is, and no labels are needed", command)
 
 
-def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
+def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answers, limited: bool) -> tuple[str, ...]:
     steps: list[str] = []
     notable = [name for name, loss in losses.items() if loss.notable]
     if evaluation.rectified is None and losses and not notable:
         others = [name for name in ("rotation", "scale", "rotoscale", "reflection") if name != evaluation.group]
-        if evaluation.bare.upright is not None and evaluation.bare.upright < LOW:
-            steps.append(
-                "it is low already as it comes, where no rectifier helps: look whether the images are prepared as in "
-                "its training (size, mean and std in config.json), or train it first"
-            )
+        if is_low(evaluation):
+            steps.append(LOW_ALREADY)
         else:
             steps.append(f"it needs no rectifier for these movements; other groups can be tried: {', '.join(others)}")
     elif evaluation.rectified is not None and evaluation.rectified.mean is not None:
@@ -228,7 +236,8 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
     if upright is None:
         steps.append("give labels of its own classes (a folder for each, or a manifest) to see accuracy too")
     if any(loss.drop is not None and loss.drop.high - loss.drop.low > 2 * WIDE for loss in losses.values()):
-        steps.append(f"use more than {evaluation.images} images for a narrower interval: raise --limit")
+        how = "raise --limit" if limited else "there are no more of them here"
+        steps.append(f"use more than {evaluation.images} images for a narrower interval: {how}")
     return tuple(steps)
 
 

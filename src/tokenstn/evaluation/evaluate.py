@@ -198,7 +198,7 @@ def warnings_of(evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
     found += [control.sentence for control in evaluation.controls if control.warns]
     if evaluation.flips is not None and evaluation.flips.overall.broken > evaluation.flips.overall.fixed:
         counts = evaluation.flips.overall
-        found.append(f"the rectifier breaks more answers ({counts.broken}) than it fixes ({counts.fixed})")
+        found.append(f"the rectifier breaks more answers ({counts.broken:,}) than it fixes ({counts.fixed:,})")
     bare, rectified = evaluation.bare.upright, None if evaluation.rectified is None else evaluation.rectified.upright
     if bare is not None and rectified is not None and bare - rectified > LARGEST_LOSS:
         found.append(f"on images as they come, rectifying costs {100 * (bare - rectified):.1f} points")

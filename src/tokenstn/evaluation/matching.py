@@ -32,8 +32,9 @@ def check_match(model: Method, table: ImageTable, group: Group, poses: str) -> N
         )
     if model.classes is not None and model.classes != table.classes:
         raise ValueError(
-            f"the classifier knows the classes {_some(model.classes)}, {table.name} has {_some(table.classes)}: they "
-            "must be the same, in the same order; leave the labels out (--labels=false) to measure consistency alone"
+            f"the classifier knows the classes {some_of(model.classes)}, {table.name} has {some_of(table.classes)}: "
+            f"{first_difference(model.classes, table.classes)}; they must be the same, in the same order, or leave the "
+            "labels out (--labels=false) to measure consistency alone"
         )
 
 
@@ -53,5 +54,20 @@ def unlabelled_for(model: Method, table: ImageTable, outputs: int) -> ImageTable
     return replace(table, labels=torch.full((len(table), outputs), -1.0), classes=names, multi_label=True)
 
 
-def _some(names: tuple[str, ...]) -> str:
+def first_difference(known: tuple[str, ...], there: tuple[str, ...]) -> str:
+    """What tells two lists of classes apart, for people.
+
+    >>> first_difference(("cat", "dog"), ("cat", "cow", "dog"))
+    'cow is not among the classes that it knows'
+    """
+    unknown, missing = [name for name in there if name not in known], [name for name in known if name not in there]
+    if unknown:
+        return f"{some_of(tuple(unknown))} {'is' if len(unknown) == 1 else 'are'} not among the classes that it knows"
+    if missing:
+        return f"{some_of(tuple(missing))} {'is' if len(missing) == 1 else 'are'} not among the images"
+    return "they are in another order"
+
+
+def some_of(names: tuple[str, ...]) -> str:
+    """The first few names, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

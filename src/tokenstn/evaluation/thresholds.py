@@ -7,6 +7,8 @@ other half, one random pose of one image of each group, chooses the threshold, w
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.bootstrap import cluster_mean_interval
 from tokenstn.evaluation.method import Views
 from tokenstn.evaluation.pose import pose_failed, scale_failed
-from tokenstn.evaluation.results import FlagScore, FlagScores
+from tokenstn.evaluation.results import Evaluation, FlagScore, FlagScores
 from tokenstn.evaluation.risk_control import one_pose_per_image, risk_threshold, threshold_grid
 from tokenstn.evaluation.scores import uncertainties
 from tokenstn.evaluation.uncertainty import combine, halves
@@ -77,19 +79,30 @@ def flag_scores(
     of_class, of_pose = thresholds.of_class, thresholds.of_pose
     uncertain = thresholds.class_uncertain(uncertainties(answers))
     ambiguous = None if answers.poses is None else thresholds.pose_ambiguous(answers.poses.entropy)
-    by_class, by_pose = None, None
+    by_class, by_pose, why = None, None, thresholds.uncalibrated
     if of_class is not None and uncertain is not None:
         known = answers.labelled
         wrong = ~answers.best.all_right[:, known] if bool(known.any()) else None
         flags = uncertain if wrong is None else uncertain[:, known]
         clusters = answers.clusters if wrong is None else answers.clusters[known]
-        by_class = _score("class_uncertain", flags, wrong, clusters, of_class.guarantee, seed)
+        by_class = _score(
+            "class_uncertain", flags, wrong, clusters, of_class.guarantee, seed, why.get("class_uncertain")
+        )
     if of_pose is not None and ambiguous is not None:
         failed, _ = _pose_failures(answers, primitives)
         flags = ambiguous if failed is None else ambiguous[1:]
-        by_pose = _score("pose_ambiguous", flags, failed, answers.clusters, of_pose.guarantee, seed)
+        by_pose = _score(
+            "pose_ambiguous", flags, failed, answers.clusters, of_pose.guarantee, seed, why.get("pose_ambiguous")
+        )
     only = None if uncertain is None or ambiguous is None else (ambiguous & ~uncertain).double().mean().item()
     return FlagScores(by_class, by_pose, only)
+
+
+def with_flag_warnings(evaluation: Evaluation, thresholds: Thresholds | None) -> Evaluation:
+    """An evaluation that also warns of each flag for which no threshold was found afterwards."""
+    uncalibrated = {} if thresholds is None else thresholds.uncalibrated
+    found = tuple(f"{flag} is {why}" for flag, why in uncalibrated.items())
+    return replace(evaluation, warnings=(*evaluation.warnings, *found))
 
 
 def _class_part(answers: Answers, target: float, confidence: float, seed: int) -> ClassThreshold | None:
@@ -170,11 +183,19 @@ def _one_of_each(clusters: Tensor, allowed: Tensor, seed: int) -> Tensor:
 
 
 def _score(
-    name: str, raised: Tensor, failed: Tensor | None, clusters: Tensor, promised: Guarantee, seed: int
+    name: str,
+    raised: Tensor,
+    failed: Tensor | None,
+    clusters: Tensor,
+    promised: Guarantee,
+    seed: int,
+    why_every_image: str | None,
 ) -> FlagScore:
     """One flag ``(E, N)`` against its failures ``(E, N)``, if these are known."""
     share, target = raised.double().mean().item(), promised.target_risk
     said = f"{name} is raised on {100 * share:.3g} % of the answers"
+    if why_every_image is not None:
+        said = f"{name} is {why_every_image}"
     if failed is None or not failed.numel():
         return FlagScore(share, None, None, target, None, said)
     among_raised = failed[raised].double().mean().item() if bool(raised.any()) else None

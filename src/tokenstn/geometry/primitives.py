@@ -153,7 +153,7 @@ class OneSidedScale(Scale):
         return 1 - (1 - self.bound) * torch.sigmoid(u)
 
     def unsquash(self, value: Tensor) -> Tensor:
-        return torch.logit((1 - value) / (1 - self.bound))
+        return torch.logit(((1 - value) / (1 - self.bound)).clamp(0, 1))  # as above
 
     def log_slope(self, u: Tensor) -> Tensor:
         return math.log(1 - self.bound) + F.logsigmoid(u) + F.logsigmoid(-u)

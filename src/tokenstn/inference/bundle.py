@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, dtype
 
+from tokenstn.geometry import Primitive
 from tokenstn.models.exported import ExportInfo
 from tokenstn.models.onnx import PHOTOS
 
@@ -47,13 +48,24 @@ _TRITON = {torch.float32: "TYPE_FP32", torch.uint8: "TYPE_UINT8", torch.bool: "T
 _NAMES = {torch.float32: "float32", torch.uint8: "uint8", torch.bool: "bool"}
 
 
-def words_for(output: str) -> str:
-    """What an output of the graph is."""
+def words_for(output: str, primitives: Iterable[Primitive]) -> str:
+    """What an output of the graph is, which estimates these primitives; one without words of its own tells its range.
+
+    >>> from tokenstn.geometry import Scale
+    >>> words_for("scale", [Scale()])
+    'of the object, a factor'
+    """
     if output.startswith("entropy_"):
         return f"of the belief about the {output.removeprefix('entropy_')}: 0 certain, 1 no idea"
     if output.startswith("spread_"):
         return f"standard deviation of the belief about the {output.removeprefix('spread_')}"
-    return _OF.get(output) or _WORDS[output]
+    estimated = {primitive.name: _words_of(primitive) for primitive in primitives}
+    return estimated.get(output) or _WORDS[output]
+
+
+def _words_of(primitive: Primitive) -> str:
+    low, high = primitive.range
+    return _OF.get(primitive.name, f"of the object, from {low:.4g} to {high:.4g} {primitive.unit}")
 
 
 def describe(info: ExportInfo, outputs: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -65,7 +77,11 @@ def describe(info: ExportInfo, outputs: Mapping[str, Tensor]) -> dict[str, Any]:
         **info.to_json(),
         "input": {PHOTOS: {"dtype": "uint8", "shape": photo, "is": words}},
         "outputs": {
-            name: {"dtype": _NAMES[values.dtype], "shape": ["batch", *values.shape[1:]], "is": words_for(name)}
+            name: {
+                "dtype": _NAMES[values.dtype],
+                "shape": ["batch", *values.shape[1:]],
+                "is": words_for(name, info.primitives),
+            }
             for name, values in outputs.items()
         },
     }

@@ -16,6 +16,8 @@ from tokenstn.models import Prediction, Preprocessing
 Size = tuple[int, int]
 Column = NDArray[np.floating] | NDArray[np.bool_]
 
+TURNED_OR_MOVED = ("rotation", "translation", "reflection")  # told in degrees, pixels and yes or no; others as they are
+
 
 def photo_poses(prediction: Prediction, sizes: Sequence[Size], preprocessing: Preprocessing) -> Tensor:
     """The most likely pose of each of B images in the frame of its photo, ``(B, 3, 3)`` float64 on the CPU.
@@ -33,7 +35,8 @@ def pose_columns(
     """Columns of B numbers for the primitives that were estimated.
 
     rotation_deg is clockwise; where ``mirrored``, the object was turned by it and the image then mirrored left-right.
-    Lengths are pixels of the photo. A spread is the standard deviation of the belief; entropies go from 0 to 1.
+    Lengths are pixels of the photo. Any other primitive is a column of its own name, in its own unit. A spread is the
+    standard deviation of the belief; entropies go from 0 to 1.
     """
     assert prediction.pose is not None
     pose = decompose(photo_poses(prediction, sizes, preprocessing))
@@ -44,9 +47,10 @@ def pose_columns(
         columns["rotation_deg"] = seen_rotation(pose).rad2deg()
     if "rotation" in spread:
         columns["rotation_spread_deg"] = spread["rotation"].rad2deg()
-    for name in ("scale", "shear"):
-        if name in primitives:
-            columns[name] = getattr(pose, name)
+    for name in primitives:
+        if name in TURNED_OR_MOVED:
+            continue
+        columns[name] = getattr(pose, name)
         if name in spread:
             columns[f"{name}_spread"] = spread[name]
     if "translation" in primitives:

@@ -35,8 +35,8 @@ class Correction:
     """What was done to one photo, as a row of ``corrections.csv``.
 
     row: its place in the list of images. path: of the photo. file: of the result, in images/. why_not: where it was
-    left as it is. rotation_deg, scale, shear, translation_x_px, translation_y_px, mirrored: the pose that was found in
-    the photo. orientation: its EXIF tag, which was followed first. width, height: of the photo as it is seen;
+    left as it is. rotation_deg, scale, shear, translation_x_px, translation_y_px, mirrored, stretch: the pose that was
+    found in the photo. orientation: its EXIF tag, which was followed first. width, height: of the photo as it is seen;
     output_…: of the result. m00 … m12: the affine map from a pixel of the result to the place in the photo where it
     was read, (0, 0) the corner of the first pixel; the identity where nothing was done.
     """
@@ -53,6 +53,7 @@ class Correction:
     translation_y_px: float
     mirrored: bool
     pose_ambiguous: bool | None
+    stretch: float  # not beside the scale: the columns before keep their numbers for those who cut them out
     orientation: int
     width: int
     height: int
@@ -75,13 +76,17 @@ class Correction:
 
 @dataclass(frozen=True)
 class Rectifier:
-    """How photos are corrected, and where they go: ``folder`` holds the results under their own names."""
+    """How photos are corrected, and where they go: ``folder`` holds the results under their own names.
+
+    why_ambiguous: what is said of photos that ``only_confident`` leaves as they are.
+    """
 
     images: ImageList
     folder: Path
     padding: Padding = "reflection"
     canvas: Canvas = "same"
     only_confident: bool = False
+    why_ambiguous: str = AMBIGUOUS
 
     def __call__(self, row: int, pose: Tensor, ambiguous: bool | None) -> Correction:
         """Correct the photo of a row by its pose, in the photo's frame, ``(3, 3)``, or leave it as it is.
@@ -107,7 +112,7 @@ class Rectifier:
         matrix, size = on_canvas(pose, photo.size, self.canvas)
         why_not = photo.why_not
         if not why_not and self.only_confident and ambiguous:
-            why_not = AMBIGUOUS
+            why_not = self.why_ambiguous
         if not why_not and not moves(matrix, photo.size, size):
             why_not = UPRIGHT
         why_not = why_not or _out_of_shape(photo.size, size)
@@ -174,6 +179,7 @@ class Rectifier:
             translation_y_px=half * found.translation[1].item(),
             mirrored=bool(found.reflection < 0),
             pose_ambiguous=ambiguous,
+            stretch=found.stretch.item(),
             orientation=photo.orientation,
             width=photo.size[1],
             height=photo.size[0],

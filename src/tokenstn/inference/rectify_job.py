@@ -30,7 +30,7 @@ from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.system.files import write_text, written_whole
 from tokenstn.system.processes import reading_processes
 
-SCHEMA = "tokenstn.corrections/1"
+SCHEMA = "tokenstn.corrections/2"
 SETTINGS, PARTS, IMAGES = "rectify.json", ".corrections", "images"
 TABLE, ANNOTATIONS, SHEET = "corrections.csv", "annotations.json", "sheet.png"
 SHOWN, PLACE = 24, 160  # photos on a sheet, and pixels for each

@@ -15,7 +15,7 @@ from torch import Tensor
 from tokenstn.data import ImageTable, ZipMember, open_images
 from tokenstn.data.open import EMBEDDED
 from tokenstn.data.path_list import PathList
-from tokenstn.data.paths import is_image, walk_images
+from tokenstn.data.paths import is_image, walk_files
 from tokenstn.data.torch_dataset import Datasets
 
 Source = str | Path | ImageTable | Datasets
@@ -27,12 +27,14 @@ class ImageList:
     """Images without labels, in an order that only their names decide.
 
     table: its items are paths in a compact list where the images are files. root: the folder that their names are
-    relative to; None where they are no files. digest: of every name, box and, for images in memory, pixel.
+    relative to; None where they are no files. digest: of every name, box and, for images in memory, pixel. others: how
+    many files of a folder are left out, because their names are not those of images.
     """
 
     table: ImageTable
     root: Path | None
     digest: str
+    others: int = 0
 
     def __len__(self) -> int:
         return len(self.table)
@@ -73,8 +75,7 @@ def list_images(source: Source) -> ImageList:
         return _from_table(open_images(source))
     path = Path(source)
     if path.is_dir():
-        names = sorted(walk_images(path))
-        return _from_names(names, path, str(source)) if names else _from_table(_other_folder(path))
+        return _from_folder(path, str(source))
     if path.suffix.lower() == ".txt" and path.is_file():
         return _from_listing(path)
     if glob.has_magic(str(source)) and not path.exists():
@@ -84,6 +85,18 @@ def list_images(source: Source) -> ImageList:
         return _from_names(names, _fixed_part(str(source)), str(source))
     table = open_images(source)
     return _from_table(table, path.parent if path.is_file() else None)
+
+
+def _from_folder(folder: Path, called: str) -> ImageList:
+    names, others = [], 0
+    for name in walk_files(folder):
+        if is_image(Path(name)):
+            names.append(name)
+        else:
+            others += 1
+    if not names:
+        return _from_table(_other_folder(folder))
+    return replace(_from_names(sorted(names), folder, called), others=others)
 
 
 def _other_folder(folder: Path) -> ImageTable:

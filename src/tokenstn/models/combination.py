@@ -20,7 +20,11 @@ LARGEST_WHOLE = 2**53
 FLOOR = 1e-6  # added before a logarithm: float32 confidences resolve no less
 TRANSFORMS = ("identity", "log")
 ENTROPY = "entropy_"  # before the name of a primitive
-UNCERTAINTIES = ("confidence", "predictive_entropy", "disagreement", *(ENTROPY + name for name in PRIMITIVES))
+
+
+def uncertainty_names() -> tuple[str, ...]:
+    """Every kind of doubt that there is; looked up each time, as a primitive may be added at any time."""
+    return ("confidence", "predictive_entropy", "disagreement", *(ENTROPY + name for name in PRIMITIVES))
 
 
 def named_uncertainties(

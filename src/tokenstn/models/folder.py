@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -44,9 +45,6 @@ BUILDING_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError,
     TypeError, ValueError,
 )  # fmt: skip
-
-_KINDS = {**PRIMITIVES, "one-sided scale": OneSidedScale}
-_KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def save(model: TokenSTN, folder: str | PathLike[str]) -> None:
@@ -231,16 +229,23 @@ def _in_words(broken: list[str]) -> str:
 
 def primitive_to(primitive: Primitive) -> dict[str, Any]:
     """A primitive as JSON keeps it."""
-    if type(primitive) not in _KIND_NAMES:
-        raise ValueError(f"{primitive} cannot be saved: a folder keeps {', '.join(_KINDS)}")
-    return {"kind": _KIND_NAMES[type(primitive)], "bound": float(primitive.bound)}
+    names = {kind: name for name, kind in _kinds().items()}
+    if type(primitive) not in names:
+        raise ValueError(f"{primitive} cannot be saved: a folder keeps {', '.join(names.values())}")
+    return {"kind": names[type(primitive)], "bound": float(primitive.bound)}
 
 
 def primitive_from(item: dict[str, Any]) -> Primitive:
     """What :func:`primitive_to` gave."""
-    if item["kind"] not in _KINDS:
-        raise ValueError(f"unknown primitive {item['kind']!r}; there are {', '.join(_KINDS)}")
-    return _KINDS[item["kind"]](bound=item["bound"])
+    kinds = _kinds()
+    if item["kind"] not in kinds:
+        raise ValueError(f"unknown primitive {item['kind']!r}; there are {', '.join(kinds)}")
+    return kinds[item["kind"]](bound=item["bound"])
+
+
+def _kinds() -> dict[str, Callable[..., Primitive]]:
+    """Every primitive by the name that folders keep; looked up each time, as one may be added at any time."""
+    return {**PRIMITIVES, "one-sided scale": OneSidedScale}
 
 
 def _size_from(size: float | list[int] | None) -> LocalizationSize:

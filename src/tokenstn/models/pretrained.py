@@ -12,13 +12,18 @@ import torch
 from torch import nn
 
 from tokenstn.models.checkpoint import head_name, read_weights
+from tokenstn.models.hub_access import quiet_hub, require_reachable
 from tokenstn.models.keys import KeyReport
+
+LARGEST_SIDE = 4096  # pixels: beyond it nothing is trained, and memory ends with an error of the allocator
 
 
 def size_argument(name: str, input_size: int | None) -> dict[str, Any]:
     """What timm wants to hear of the size of the images: nothing, for a network that takes any, as most CNNs do."""
     if input_size is None:
         return {}
+    if not 1 <= input_size <= LARGEST_SIDE:
+        raise ValueError(f"--input_size {input_size}: the side of the images in pixels, from 1 to {LARGEST_SIDE}")
     with torch.device("meta"):
         made = timm.create_model(name)
     return {"img_size": input_size} if hasattr(getattr(made, "patch_embed", None), "img_size") else {}
@@ -31,7 +36,9 @@ def fetched(name: str, remedy: str, **arguments: Any) -> nn.Module:
         remedy: what to do where they cannot be had, for people.
     """
     try:
-        return timm.create_model(name, pretrained=True, **arguments)
+        with quiet_hub():
+            require_reachable(name)
+            return timm.create_model(name, pretrained=True, **arguments)
     except Exception as error:  # whatever a download, a cache or a hub can throw
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"the weights of {name} could not be fetched ({reason}): {remedy}") from error

@@ -17,9 +17,12 @@ from torch import Tensor
 
 from tokenstn.geometry import PRIMITIVES
 from tokenstn.models.call_settings import LEFT_OUT, AutoViews, CallSettings
-from tokenstn.models.combination import ENTROPY, UNCERTAINTIES, Combination, require_number
+from tokenstn.models.combination import ENTROPY, Combination, require_number, uncertainty_names
 
 T = TypeVar("T")
+
+NOT_CALIBRATED = "not calibrated: every image is flagged, because no threshold keeps"
+FITTING = "tokenstn.evaluation.thresholds.fit_thresholds"
 
 
 @dataclass(frozen=True)
@@ -58,26 +61,42 @@ class Guarantee:
                 "more errors than accepted, no more accepted than images, and a bound from 0 to 1"
             )
 
+    @property
+    def why_every_image(self) -> str:
+        """Where no threshold was found: why the flag is raised, which says nothing about any one image."""
+        risk = _percent(self.target_risk)
+        if self.images < self._fewest:
+            return f"{NOT_CALIBRATED} the risk below {risk} on only {self.images} calibration images"
+        return (
+            f"{NOT_CALIBRATED} the risk below {risk} on {self.images} calibration images, which are too few or fail "
+            "too often"
+        )
+
     def sentence(self, flag: str, judged: str, found: bool) -> str:
         """What it means for one of the flags, in plain words; ``judged``: "answers" or "poses"."""
         sure = f"with {_percent(self.confidence)} confidence"
         if not found:
             # half of the images choose the combination and the grid
-            fewest = 2 * math.ceil(math.log(1 - self.confidence) / math.log1p(-self.target_risk))
             why = (
-                f"too few: it takes at least {fewest} images, half of which calibrate, if none of them fails"
-                if 2 * self.images < fewest
-                else "of which too many fail: it takes a better model, more images, or a larger risk (fit_thresholds)"
+                f"too few: it takes at least {2 * self._fewest} images, half of which calibrate, if none of them fails"
+                if self.images < self._fewest
+                else "which are too few or fail too often: it takes a better model or more images, or a larger risk, "
+                f"which you can set in Python with {FITTING}, as docs/tutorials/uncertainty.md shows"
             )
             return (
-                f"{flag}: raised on every image, because no threshold keeps the share of accepted {judged} that are "
-                f"{self.failure} at {_percent(self.target_risk)}, {sure}, on {self.images} calibration images, {why}"
+                f"{flag}: {NOT_CALIBRATED} the share of accepted {judged} that are {self.failure} at "
+                f"{_percent(self.target_risk)}, {sure}, on {self.images} calibration images, {why}"
             )
         return (
             f"{flag}: accepts {_percent(self.accepted / self.images)} of turned images; at most "
             f"{_percent(self.target_risk)} of the accepted {judged} are {self.failure}, {sure}, for images like these "
             f"{self.images}"
         )
+
+    @property
+    def _fewest(self) -> int:
+        """Calibration images below which there is no threshold, even if none of them fails."""
+        return math.ceil(math.log(1 - self.confidence) / math.log1p(-self.target_risk))
 
 
 @dataclass(frozen=True)
@@ -89,9 +108,10 @@ class ClassThreshold:
     guarantee: Guarantee
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.combination.names if name not in UNCERTAINTIES]
+        known = uncertainty_names()
+        unknown = [name for name in self.combination.names if name not in known]
         if unknown:
-            raise ValueError(f"unknown uncertainties {unknown}; there are {', '.join(UNCERTAINTIES)}")
+            raise ValueError(f"unknown uncertainties {unknown}; there are {', '.join(known)}")
         _require_threshold(self.threshold, self.guarantee)
 
     def __call__(self, uncertainties: Mapping[str, Tensor]) -> Tensor:
@@ -127,7 +147,7 @@ class PoseThreshold:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Both flags, and the calls that they are for. A flag that could not be calibrated is None.
+    """Both flags, and the calls that they are for. A flag that there was nothing to calibrate with is None.
 
     ``settings``: the model as it was called on the calibration images. Under others the uncertainties are distributed
     differently and nothing is promised, so that the flags are not given there (:meth:`holds_for`, :meth:`why_not`).
@@ -191,6 +211,20 @@ class Thresholds:
             if of_pose is None
             else of_pose.guarantee.sentence("pose_ambiguous", "poses", of_pose.threshold is not None),
         )
+
+    @property
+    def uncalibrated(self) -> dict[str, str]:
+        """{flag: why it is raised on every image}, for people, of the flags for which no threshold was found.
+
+        >>> Thresholds(of_class=None, of_pose=None, settings=CallSettings("auto", AutoViews())).uncalibrated
+        {}
+        """
+        parts = {"class_uncertain": self.of_class, "pose_ambiguous": self.of_pose}
+        return {
+            flag: part.guarantee.why_every_image
+            for flag, part in parts.items()
+            if part is not None and part.threshold is None
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a threshold of null says that none meets the target."""

@@ -22,6 +22,7 @@ from tokenstn.reports.plot import printable
 LARGEST_SIDE = 240  # pixels: twice what the page shows, for sharp screens
 SMALL = 80  # pixels: kept without loss, and shown with hard edges
 RADIUS = 40
+ANY_ANGLE = 100.0  # degrees of spread, above which a belief about the angle says nothing
 KINDS = {
     "fixed": ("Fixed", "Wrong before, right after."),
     "broken": ("Broken", "Right before, wrong after."),
@@ -104,6 +105,8 @@ def _pose(example: Example) -> tuple[str, ...]:
     if example.rotation_deg is not None:
         turn = wrapped(example.rotation_deg)
         spread = "" if example.spread_deg is None else f" ± {example.spread_deg:.0f}°"
+        if example.spread_deg is not None and example.spread_deg > ANY_ANGLE:
+            spread = ", any angle fits"
         said.append(f"{abs(turn):.0f}°{spread}")
         said.append("clockwise" if turn >= 0.5 else "anticlockwise" if turn <= -0.5 else "upright")
     if example.scale is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
+from tokenstn.evaluation.remedy import LOW_ALREADY, is_low, train_command
 from tokenstn.evaluation.results import Element, Evaluation, Scores
 from tokenstn.reports.numbers import count, percent, points
 from tokenstn.reports.orbit import angles, scales
@@ -59,7 +59,7 @@ def place(element: Element) -> str:
 def worst_place(evaluation: Evaluation, scores: Scores) -> str | None:
     """Where the accuracy is lowest, or without labels the agreement."""
     values = scores.by_element or scores.consistency_by_element
-    if len(values) < 2:
+    if len(values) < 2 or min(values) == max(values):
         return None
     return place(evaluation.elements[min(range(len(values)), key=values.__getitem__)])
 
@@ -71,6 +71,8 @@ def headline(evaluation: Evaluation) -> str:
         if bare.mean is None or bare.upright is None:
             return f"The classifier gives the same answer on {percent(bare.consistency)} of {moved} copies."
         lost = bare.upright - bare.mean
+        if lost < ROBUST_LOSS and is_low(evaluation):
+            return f"The classifier is right on {percent(bare.upright)} of images as they come, which is low already."
         if lost < ROBUST_LOSS:
             return f"The classifier hardly minds when images are {moved}: {points(-lost)} over the orbit."
         return f"The classifier loses {points(lost).lstrip('+')} when images are {moved}."
@@ -116,12 +118,13 @@ def advice(evaluation: Evaluation) -> Advice:
             if bare.mean is None or bare.upright is None
             else bare.upright - bare.mean < ROBUST_LOSS
         )
+        if robust and is_low(evaluation):
+            return Advice(f"{LOW_ALREADY[0].upper()}{LOW_ALREADY[1:]}.")
         if robust:
             return Advice("Nothing needs to be done for these movements. Try another group, or your own worst photos.")
         return Advice(
             "Train a rectifier in front of it; the classifier itself stays as it is, and no labels are needed.",
-            f"tokenstn train {shlex.quote(evaluation.data)} --classifier {shlex.quote(evaluation.model)}"
-            " --out runs/rectified",
+            train_command(evaluation.data, evaluation.model, labels=bare.mean is not None),
         )
     if flips is not None and flips.overall.broken > flips.overall.fixed:
         return Advice(
@@ -131,5 +134,8 @@ def advice(evaluation: Evaluation) -> Advice:
     if any(found.collapsed for found in evaluation.pose.values()):
         return Advice("A primitive has collapsed: train longer, or without that primitive. See “Poses”.")
     if evaluation.warnings or any(control.warns for control in evaluation.controls):
-        return Advice("Read the warnings before you rely on these figures.")
+        return Advice(
+            "Read the warnings before you rely on these figures. Where images as they come lose, more epochs or more "
+            "images usually mend it; where a control warns, the figures are not about the pose alone."
+        )
     return Advice("Look at the broken and ambiguous examples, then set a target risk from the risk–coverage curve.")

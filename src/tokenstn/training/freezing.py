@@ -27,7 +27,7 @@ class FrozenReport:
         return self.frozen_parameters / max(self.parameters, 1)
 
     def __str__(self) -> str:
-        trained = "nothing is trained" if self.first_trainable is None else f"training from {self.first_trainable} on"
+        trained = "none is trained" if self.first_trainable is None else f"training from {self.first_trainable} on"
         return (
             f"{self.frozen_parameters:,} of {self.parameters:,} parameters frozen ({self.share:.1%}, "
             f"{self.frozen_tensors} of {self.tensors} tensors), {trained}"

@@ -10,6 +10,7 @@ from torch import nn
 
 import tokenstn
 from tokenstn.data import ImageTable
+from tokenstn.evaluation.matching import first_difference, some_of
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
@@ -26,10 +27,12 @@ def find_classifier(
     pretrained: bool = True,
     weights: str | None = None,
     input_size: int | None = None,
+    labels: bool = True,
 ) -> tuple[TokenSTN, bool]:
     """A bare model for the images of a table, and whether it is ready as it is or has to be trained on them first.
 
     ``weights`` and ``input_size`` go with a timm name: a file instead of what would be fetched, and the image side.
+    Without ``labels`` a trained classifier may know other classes than the table.
     """
     named = isinstance(classifier, str) and timm.is_model(classifier) and not Path(classifier).is_dir()
     if not named and (weights is not None or input_size is not None):
@@ -37,9 +40,9 @@ def find_classifier(
     if classifier is None:
         return small_vit(table), False
     if isinstance(classifier, nn.Module):
-        return _from_module(classifier, table), True
+        return _from_module(classifier, table, labels), True
     if Path(classifier).is_dir():
-        return _bare(tokenstn.load(classifier), table, classifier), True
+        return _bare(tokenstn.load(classifier), table, classifier, labels), True
     if library_of(classifier) == "tokenstn":
         return _own(classifier, table), False
     if not timm.is_model(classifier):
@@ -87,11 +90,12 @@ def _own(name: str, table: ImageTable) -> TokenSTN:
     )
 
 
-def _from_module(classifier: nn.Module, table: ImageTable) -> TokenSTN:
+def _from_module(classifier: nn.Module, table: ImageTable, labels: bool) -> TokenSTN:
     """A trained module from Python; a TokenSTN brings along how its images are prepared."""
     if isinstance(classifier, TokenSTN):
-        return _bare(classifier, table, "the classifier")
-    model = TokenSTN(classifier, primitives=(), classes=table.classes or None, multi_label=table.multi_label)
+        return _bare(classifier, table, "the classifier", labels)
+    classes, several = (table.classes or None, table.multi_label) if labels else (None, False)
+    model = TokenSTN(classifier, primitives=(), classes=classes, multi_label=several)
     if model.preprocessing is None:
         raise ValueError(
             f"how images for this {type(classifier).__name__} are prepared is not known: give it as "
@@ -100,20 +104,20 @@ def _from_module(classifier: nn.Module, table: ImageTable) -> TokenSTN:
     return model
 
 
-def _bare(model: TokenSTN, table: ImageTable, name: str) -> TokenSTN:
+def _bare(model: TokenSTN, table: ImageTable, name: str, labels: bool) -> TokenSTN:
     """The classifier of a model, without a rectifier that it may have."""
+    bare = without_rectifier(model)
+    if not labels:
+        bare.classes = model.classes
+        return bare
     if table.classes and model.classes is not None and model.classes != table.classes:
         raise ValueError(
-            f"{name} knows the classes {_some(model.classes)}, {table.name} has {_some(table.classes)}: they must be "
-            "the same, in the same order"
+            f"{name} knows the classes {some_of(model.classes)}, {table.name} has {some_of(table.classes)}: "
+            f"{first_difference(model.classes, table.classes)}; they must be the same, in the same order, or leave the "
+            "labels away with --labels=false"
         )
     if table.classes and model.multi_label != table.multi_label:
         kinds = {True: "several labels for each image", False: "one label for each image"}
         raise ValueError(f"{name} gives {kinds[model.multi_label]}, {table.name} has {kinds[table.multi_label]}")
-    bare = without_rectifier(model)
     bare.classes = model.classes or table.classes or None
     return bare
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -110,7 +110,14 @@ def diagnose(
             "it has a rectifier, which is left out here: see what that gains",
             f"tokenstn evaluate {shlex.quote(place.name)} --data {shlex.quote(called(images))}",
         )
-    diagnosis = diagnose_answers(found.evaluation, found.answers, seed, remedy=remedy)
+    diagnosis = diagnose_answers(
+        found.evaluation,
+        found.answers,
+        seed,
+        remedy=remedy,
+        in_python=not isinstance(classifier, str | Path),
+        limited=limit is not None and limit < chosen.count,
+    )
     drawn = curves(diagnosis)
     if drawn:
         console.print(f"\n{drawn}", markup=False)

@@ -43,6 +43,11 @@ class Chosen:
     split: str | None
     remark: str = ""
 
+    @property
+    def count(self) -> int:
+        """How many images there are to look at."""
+        return len(self.table) if self.split is None else len(self.table.split(self.split))
+
 
 def console() -> Console:
     """Where a verb speaks."""
@@ -121,8 +126,7 @@ def say_what_was_understood(
 ) -> None:
     """The first thing an evaluation prints: model, images, movements."""
     say(out, "model", f"{place.name}: {model_in_words(model)}")
-    table, split = chosen.table, chosen.split
-    whole = len(table) if split is None else len(table.split(split))
+    table, split, whole = chosen.table, chosen.split, chosen.count
     looked_at = len(stratified_limit(table, split, limit, seed))
     count = f"{looked_at:,} of {whole:,}" if looked_at < whole else f"{whole:,}"
     where = "images" if split is None else f"images of the {split} split"

@@ -66,6 +66,8 @@ def place_of(model: ClassifierSource) -> ModelPlace:
         raise ValueError(
             f"{name} is a file, and a model is a folder: turn a checkpoint into one with tokenstn convert {name} --arch"
         )
+    if not timm.is_model(name) and path.name != name:
+        raise ValueError(f"{name}: there is no such folder; tokenstn train and tokenstn convert make one")
     if not timm.is_model(name):
         raise ValueError(f"{name}: there is no such folder, and timm has no such model; timm.list_models() names them")
     if not timm.is_model_pretrained(name):
@@ -113,7 +115,9 @@ def _fetched(name: str, labelled: ImageTable | None, out: Console) -> nn.Module:
         require_outputs(name, classes, labelled)  # before anything is fetched
     out.print(f"fetching    the weights of {name}", markup=False)
     return fetched(
-        name, "connect to the internet once, or give a model folder; tokenstn convert makes one from a checkpoint"
+        name,
+        "connect to the internet once, or give a model folder instead of the name; "
+        f"tokenstn convert FILE --arch {name} --out FOLDER makes one from a file of weights",
     )
 
 

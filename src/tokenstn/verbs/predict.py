@@ -70,6 +70,7 @@ def predict(
     from tokenstn.verbs.typed import called
 
     steps.require_counts(views=views, top=top, batch_size=batch_size)
+    steps.require_folder_name(Path(out))
     start = time.monotonic()
     console = first_process_only()
     fabric = fleet(accelerator, devices, num_nodes, precision)
@@ -106,7 +107,7 @@ def predict(
     if not fabric.is_global_zero:
         return PredictResult(Path(out), None)
     summary = job_of.summarise(job)
-    steps.say_what_was_found(console, summary)
+    steps.say_what_was_found(console, summary, found.thresholds)
     done = sum(len(job.rows(shard)) for shard in missing)
     seconds = time.monotonic() - start
     speed = f"   {seconds:.0f} s, {done / seconds:,.0f} images/s with loading" if done else "   was done already"

@@ -12,17 +12,19 @@ from rich.console import Console
 from torch import Tensor
 
 from tokenstn.inference.devices import PRECISIONS
-from tokenstn.inference.predict import Summary
+from tokenstn.inference.predict import PARTS, Summary
 from tokenstn.inference.rectify_job import RectifySummary
 from tokenstn.inference.shards import ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.models import TokenSTN
 from tokenstn.models.onnx import OnnxModel
+from tokenstn.models.thresholds import Thresholds
 from tokenstn.verbs.evaluation_steps import model_in_words
 from tokenstn.verbs.models import ModelPlace
 from tokenstn.verbs.speech import name_of, say, warn
 
 MOST_READERS = 8
+ONE_FILE = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".xlsx")
 RELATIVE = "poses are relative: they make images consistent with each other, and say nothing about what is upright"
 
 
@@ -32,6 +34,15 @@ def require_counts(**counts: int | str) -> None:
         if isinstance(count, int) and count < 1:
             either = ', or "auto"' if name == "views" else ""
             raise ValueError(f"--{name} {count}: a number from 1 up{either}")
+
+
+def require_folder_name(out: Path) -> None:
+    """Refuse a name that asks for one file; a folder that is called so already may be gone on with."""
+    if out.suffix.lower() in ONE_FILE and not out.is_dir():
+        raise ValueError(
+            f"--out {out}: predictions go into a folder, as Parquet: choose a name such as {out.with_suffix('')}; "
+            f"for CSV, pandas.read_parquet('{out.with_suffix('') / PARTS}').to_csv('{out.stem}.csv')"
+        )
 
 
 def readers(workers: int | None, images: ImageList, fabric: Fabric, nodes: int = 1) -> int:
@@ -61,7 +72,8 @@ def say_what_was_understood(
     """Model, images, what is left to do, devices."""
     say(out, "model", f"{place.name}: {model_in_words(model)}")
     boxes = "" if images.table.boxes is None else ", cut out of photos"
-    say(out, "images", f"{images.table.name}: {len(images):,}{boxes}")
+    others = f", {images.others:,} other file{'s' * (images.others > 1)} ignored" if images.others else ""
+    say(out, "images", f"{images.table.name}: {len(images):,}{boxes}{others}")
     left = sum(len(job.rows(shard)) for shard in missing)
     if left < len(images):
         say(out, "going on", f"{len(images) - left:,} are done already, {left:,} to do")
@@ -77,16 +89,16 @@ def say_what_was_understood(
         warn(out, [why_not])
 
 
-def say_what_was_found(out: Console, summary: Summary) -> None:
-    """Images, flags and poses in a few lines."""
+def say_what_was_found(out: Console, summary: Summary, limits: Thresholds | None) -> None:
+    """Images, flags and poses in a few lines; ``limits``: what the flags were raised by."""
     say(out, "images", f"{summary.predicted:,} predicted, {summary.rejected:,} could not be read")
     if summary.rejected:
         warn(out, ["rejected.csv says which images could not be read, and why"])
-    total = max(summary.predicted, 1)
+    total, uncalibrated = max(summary.predicted, 1), {} if limits is None else limits.uncalibrated
     for flag, meaning in (("class_uncertain", "do not trust the label"), ("pose_ambiguous", "several poses fit")):
         raised = getattr(summary, flag)
         if raised is not None:
-            say(out, "flags", f"{flag} on {raised:,}, {raised / total:.1%}: {meaning}")
+            say(out, "flags", f"{flag} on {raised:,}, {raised / total:.1%}: {uncalibrated.get(flag, meaning)}")
     if summary.median_rotation_deg is not None:
         say(out, "poses", f"turned by {summary.median_rotation_deg:.1f}° in the median, either way")
 

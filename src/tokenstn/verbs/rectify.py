@@ -63,7 +63,7 @@ def rectify(
     from tokenstn.inference.annotations import read_coco, require_known
     from tokenstn.inference.devices import fleet
     from tokenstn.inference.fingerprint import fingerprint
-    from tokenstn.inference.rectify import Rectifier
+    from tokenstn.inference.rectify import AMBIGUOUS, Rectifier
     from tokenstn.inference.sources import list_images
     from tokenstn.verbs import predict_steps as steps
     from tokenstn.verbs.models import load_model, place_of
@@ -81,7 +81,9 @@ def rectify(
     found = load_model(model, place, chosen.table, False, console)
     views = steps.views_for_poses(found, place.name, only_confident)
     coco = None if annotations is None else read_coco(Path(annotations))
-    rectifier = Rectifier(chosen, folder / job_of.IMAGES, padding, canvas, only_confident)
+    uncalibrated = {} if found.thresholds is None else found.thresholds.uncalibrated
+    why_ambiguous = uncalibrated.get("pose_ambiguous", AMBIGUOUS)
+    rectifier = Rectifier(chosen, folder / job_of.IMAGES, padding, canvas, only_confident, why_ambiguous)
     if coco is not None:
         if chosen.table.boxes is not None:
             raise ValueError(

@@ -60,12 +60,13 @@ def train(
     Args:
         images: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as mnist-mini.
         classifier: a trained one as a model folder, or a timm name to train first. Left out, a small ViT is trained on
-            images of up to 64 pixels.
+            images of up to 64 pixels that are one array, such as mnist-mini or MNIST.
         out: the run folder: model/, report.html, metrics.json, config.yaml, checkpoints/, logs/, training_images.png.
         recipe: default; or the paper's: paper, paper-rotmnist, paper-medmnist.
         primitives: what may be corrected: rotation, scale, shear, translation, reflection.
         upright: whether the objects in the images stand upright; auto asks the classifier.
-        labels: use the labels of the images where the recipe can; without them only the classifier must be trained.
+        labels: use the labels of the images. False: of a trained classifier nothing is asked but that it can be shown
+            the images, its classes may be others; one that is trained first still needs them.
         pretrained: fetch the weights of a timm name.
         weights: a file with the weights of that name, instead of fetching them; its head is replaced by a new one.
         input_size: side of the images for that name, where it can be chosen.
@@ -104,7 +105,8 @@ def train(
     import torch
 
     from tokenstn.data import open_images, split_table
-    from tokenstn.evaluation.thresholds import fit_thresholds
+    from tokenstn.evaluation.matching import unlabelled_for
+    from tokenstn.evaluation.thresholds import fit_thresholds, with_flag_warnings
     from tokenstn.models.card import write_card
     from tokenstn.system.documents import read_json
     from tokenstn.training.engine import Machine, train_classifier, train_rectifier
@@ -114,6 +116,7 @@ def train(
     from tokenstn.verbs import train_steps as steps
     from tokenstn.verbs.classifiers import find_classifier
     from tokenstn.verbs.evaluation_steps import before_and_after
+    from tokenstn.verbs.models import outputs_of
     from tokenstn.verbs.speech import say, warn
     from tokenstn.verbs.typed import as_typed
 
@@ -144,7 +147,9 @@ def train(
     table = split_table(open_images(images), seed=seed)
     if epochs is None and recipe == "default":
         settings = steps.enough_epochs(settings, len(table.split("train")))
-    bare, ready = find_classifier(classifier, table, pretrained, weights, input_size)
+    bare, ready = find_classifier(classifier, table, pretrained, weights, input_size, labels)
+    if ready and not labels and bare.classes != table.classes:
+        table = unlabelled_for(bare, table, outputs_of(bare))
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size)
     labelled = labels and bool(table.classes)
     console = steps.console()
@@ -155,6 +160,7 @@ def train(
         alone = folder / run_folder.CLASSIFIER
         going_on = run_folder.has_checkpoint(alone, resume)
         train_classifier(bare, table, first, alone, seed=seed, machine=machine, resume=going_on)
+        steps.say_accuracy(console, bare.to(device), table, on_bad, just_trained=True)
     stands = steps.checks_before(upright, model.to(device), table, folder, console, on_bad)
     model.poses = "absolute" if stands else "relative"
     trained = train_rectifier(
@@ -164,18 +170,20 @@ def train(
     if not run_folder.is_main_process():
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
-    found = steps.evaluate_run(model.to(device), table, as_typed(train, arguments), machine, seed)
+    found = steps.evaluate_run(model.to(device), table, as_typed(train, arguments), machine, seed, trained)
     console.print(before_and_after(found.evaluation))
+    harms = steps.breaks_more_than_it_fixes(found.evaluation)
+    warn(console, (sentence for sentence in found.evaluation.warnings if sentence != harms))
     model.thresholds = fit_thresholds(found.answers, model, seed=seed)
     for sentence in model.thresholds.sentences:
         say(console, "flags", sentence)
-    harms = steps.breaks_more_than_it_fixes(found.evaluation)
     if harms:
         where = f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one"
         warn(console, [f"{harms}: {where}"])
         model.save_pretrained(folder / "rectified")
     kept = bare.to(device) if harms else model
     kept.save_pretrained(folder / "model")
+    found = found._replace(evaluation=with_flag_warnings(found.evaluation, kept.thresholds))
     steps.write_reference(kept, table, folder / "model", seed)
     metrics = run_folder.metrics_of(trained, found, model.poses, bool(harms), time.monotonic() - start)
     write_card(kept, folder / "model", metrics=metrics)

@@ -32,6 +32,7 @@ from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say
 
 PROBED = 512  # validation images that the checks before training look at, at most
 EVALUATED = 2000  # validation images that the run is judged by, at most
+MENDING = "train it for more --epochs or on more images, with a smaller --rate, or leave it out of --primitives"
 LEAST_STEPS = 1500  # of the optimizer, that a rectifier needs however few its images are
 
 
@@ -98,7 +99,7 @@ def say_what_was_understood(
     say(out, "images", f"{table.name}: {len(table):,} ({splits}), {classes_of(table)}")
     say(out, "classifier", f"{classifier_of(bare)}, {'as it is' if ready else 'to be trained first'}")
     if ready:
-        _say_accuracy(out, bare.to(device), table, machine.on_bad)
+        say_accuracy(out, bare.to(device), table, machine.on_bad)
     names = ", ".join(primitive.name for primitive in model.primitives)
     size = sum(parameter.numel() for parameter in model.localizer.parameters()) if model.localizer else 0
     learns = "learns from labels" if labelled and settings.classification else "needs no labels"
@@ -107,8 +108,9 @@ def say_what_was_understood(
     seconds = estimate_seconds(rectifying, table, settings, device)
     if not ready:
         seconds += estimate_seconds(classifier_training(bare, table, first), table, first, device)
-    epochs = f"{settings.epochs} epochs" if ready else f"{first.epochs} + {settings.epochs} epochs"
-    say(out, "device", f"{name_of(device)}; {epochs}, {about(seconds)} on one such device")
+    epochs = f"{settings.epochs} epoch{'s' if settings.epochs != 1 else ''}"
+    epochs = epochs if ready else f"{first.epochs} + {epochs}"
+    say(out, "device", f"{name_of(device)}; {epochs}, {about(seconds)} of training on one such device, then the report")
 
 
 def checks_before(
@@ -149,7 +151,7 @@ def write_reference(model: TokenSTN, table: ImageTable, folder: Path, seed: int)
 
 
 def say_what_happened(out: Console, trained: Trained) -> None:
-    """What was frozen, what could not be read, and whether a primitive has collapsed."""
+    """What was frozen, and what could not be read."""
     say(out, "classifier", str(trained.frozen))
     if trained.unreadable:
         name, reason = next(iter(trained.unreadable.items()))
@@ -163,12 +165,13 @@ def say_what_happened(out: Console, trained: Trained) -> None:
     if trained.skipped_steps:
         count = f"the loss or gradient of {trained.skipped_steps} steps was not finite"
         warn(out, [f"{count}, and they were left out or computed again; not_finite.csv names their images"])
-    warn(out, (health.sentence for health in trained.collapse.values() if health.collapsed))
 
 
-def evaluate_run(model: TokenSTN, table: ImageTable, command: str, machine: Machine, seed: int) -> Examination:
-    """What the rectifier does to the validation images."""
-    return evaluate(
+def evaluate_run(
+    model: TokenSTN, table: ImageTable, command: str, machine: Machine, seed: int, trained: Trained
+) -> Examination:
+    """What the rectifier does to the validation images; a collapse in training is among its warnings."""
+    found = evaluate(
         model,
         table,
         "val",
@@ -180,6 +183,13 @@ def evaluate_run(model: TokenSTN, table: ImageTable, command: str, machine: Mach
         progress=machine.progress,
         command=command,
     )
+    seen = found.evaluation.pose
+    collapsed = [
+        f"{health.sentence}; {MENDING}"
+        for name, health in trained.collapse.items()
+        if health.collapsed and not (name in seen and seen[name].collapsed)
+    ]
+    return found._replace(evaluation=replace(found.evaluation, warnings=(*collapsed, *found.evaluation.warnings)))
 
 
 def breaks_more_than_it_fixes(evaluation: Evaluation) -> str:
@@ -196,7 +206,7 @@ def breaks_more_than_it_fixes(evaluation: Evaluation) -> str:
     return ""
 
 
-def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad) -> None:
+def say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad, just_trained: bool = False) -> None:
     """The classifier's accuracy on images as they come, and a warning where it is no better than guessing."""
     images, labels = _probe(bare, table, on_bad)
     with torch.no_grad():
@@ -213,16 +223,15 @@ def _say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad
     if not bool(labelled_rows(labels).all()):
         return
     right = share_right(probabilities, labels).item()
-    say(out, "", f"{right:.1%} right on {len(images)} validation images as they come")
+    say(out, "classifier" if just_trained else "", f"{right:.1%} right on {len(images)} validation images as they come")
     if table.multi_label:
         return
     chance = torch.bincount(labels, minlength=len(table.classes)).max().item() / len(labels)
     if right < chance + 3 * math.sqrt(chance * (1 - chance) / len(labels)):
-        sentence = (
-            f"that is near chance ({chance:.1%}): the class order probably differs, or the images are prepared in "
-            "another way than for its training"
-        )
-        warn(out, [sentence])
+        reason = "the class order probably differs, or the images are prepared in another way than for its training"
+        if just_trained:
+            reason = "it needs more images or --classifier_epochs, or weights to begin from; no rectifier mends that"
+        warn(out, [f"that is near chance ({chance:.1%}): {reason}"])
 
 
 def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Tensor, torch.Tensor]:

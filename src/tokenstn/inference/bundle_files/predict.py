@@ -1,6 +1,6 @@
 """What this exported model says about image files, one line of JSON for each.
 
-    python predict.py photo.jpg more/*.png > answers.jsonl
+    python predict.py photo.jpg more/*.png folder/ > answers.jsonl
 
 Needs numpy, pillow and onnxruntime, and nothing else. ``model.onnx`` takes photos of any size, uint8 (batch, channels,
 height, width), all of one size in a batch: resizing and normalisation are inside. What it wants done before is in
@@ -25,6 +25,10 @@ HERE = Path(__file__).parent
 MODEL = "model.onnx"
 # not all that Pillow knows: for EPS it would start another program
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "PPM")
+SUFFIXES = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".avif", ".jp2",
+    ".ppm", ".pgm", ".pbm", ".pnm",
+)  # fmt: skip
 
 Outputs = Mapping[str, Any]  # arrays by name, the batch first
 
@@ -111,23 +115,39 @@ def _pose(said: Outputs, about: dict[str, Any], half: float) -> dict[str, Any]:
     return {**found, "disagreement": float(said["disagreement"]), "views": int((said["view_weights"] > 0).sum())}
 
 
+def images_of(path: Path) -> list[Path]:
+    """The images in a folder, at any depth and sorted; any other path as it is, and so a folder without images."""
+    found = path.rglob("*") if path.is_dir() else ()
+    return sorted(p for p in found if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")) or [path]
+
+
+def why_not(path: Path, error: Exception) -> str:
+    """Why there is no answer for a path, for people."""
+    if path.is_dir():
+        return f"{path} is a folder without images"
+    if not path.exists():
+        return f"there is no file {path}"
+    broken = "it is not an image in a format that is read, or its header is broken"
+    return f"{path} cannot be read: {broken if isinstance(error, Image.UnidentifiedImageError) else error}"
+
+
 def main() -> int:
     """Exit code 0, or 1 where a file could not be read; its line says why."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("images", nargs="+", type=Path)
+    parser.add_argument("images", nargs="+", type=Path, help="image files, and folders of them")
     parser.add_argument("--model", type=Path, default=HERE / MODEL)
     parser.add_argument("--top", type=int, default=5, help="classes in an answer")
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     given = parser.parse_args()
     session, about = open_model(given.model, given.threads)
     failed = False
-    for path in given.images:
+    for path in (image for named in given.images for image in images_of(named)):
         line: dict[str, Any] = {"path": str(path)}
         try:
             photo = read_photo(path, len(about["preprocessing"]["mean"]))
             line |= describe(run(session, photo[None]), about, (photo.shape[1], photo.shape[2]), given.top)
         except Exception as error:  # decoders of broken files raise whatever they stumble over
-            line["error"], failed = f"it cannot be read ({error})", True
+            line["error"], failed = why_not(path, error), True
         print(json.dumps(line, ensure_ascii=False), flush=True)
     return int(failed)
 
