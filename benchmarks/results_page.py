@@ -10,6 +10,7 @@ would, never a guess.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -57,7 +58,16 @@ QUESTIONS = {
 }
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
 ALL_ALIKE = ("moths-localizer", "moths-recipe")  # variants of one method, a heap of points in a figure
+# rows of the experiment moths-eu, and what their cost was measured on: many share a network or a number of views
+COSTS_AS = {
+    "vanilla": "vanilla", "augmented": "vanilla", "tta": "tta", "its": "its", "stn": "stn", "head-stn": "head-stn",
+    "pstn-gamma": "pstn-gamma", "pstn-gauss": "pstn-gamma", "polar": "polar", "logpolar": "polar",
+    "diffeo-stn": "diffeo-stn", "diffeo-stn-skew": "diffeo-stn", "canprior-g": "canprior-g", "canprior-s": "canprior-s",
+    "tokenstn-gauss": "tokenstn-gauss", "tokenstn-gamma": "tokenstn-gauss", "tokenstn": "six",
+    "tokenstn-default": "four",
+}  # fmt: skip
 LEFT_OUT = "left out of this run"
+COST = "cost of an answer"  # beside the bare classifier
 FIGURES = {"pareto": "accuracy over the orbit against upright accuracy", "views": "accuracy against views"}
 HEADLINES = (
     ("rotmnist", "mnist", "RotMNIST"),
@@ -285,16 +295,25 @@ def compared(found: Path) -> str:
     wanted = [column for column, name in enumerate(table.columns) if name in shown]
     by_orbit = table.columns.index(results.orbits[0].name)
     order = sorted(range(len(table.names)), key=lambda line: table.entries[line][by_orbit].value or 0.0, reverse=True)
-    chosen = BenchTable(
-        "",
-        tuple(table.columns[column] for column in wanted),
-        tuple(table.names[line] for line in order),
-        tuple(tuple(table.entries[line][column] for column in wanted) for line in order),
-        (),
-    )
+    lines, costs = [tuple(table.entries[line][column] for column in wanted) for line in order], costs_of(found)
+    heads = [table.columns[column] for column in wanted]
+    if costs:
+        heads.append(COST)
+        rows = [results.rows[line].name for line in order]
+        lines = [(*line, Entry(costs.get(row, "–"))) for row, line in zip(rows, lines, strict=True)]
+    chosen = BenchTable("", tuple(heads), tuple(table.names[line] for line in order), tuple(lines), ())
     seeds = f"{len(results.seeds)} retrained seeds" if len(results.seeds) > 1 else "one seed"
     words = f"Right answers in percent, {seeds}; `{results.command}`, {results.hardware['devices']}."
     return f"{markdown_table(chosen)}\n{words}"
+
+
+def costs_of(found: Path) -> dict[str, str]:
+    """Row of moths-eu → the time of an answer, in those of the bare classifier; nothing where it was not measured."""
+    path = found / "speed" / "h200_methods.json"
+    if not path.exists():
+        return {}
+    measured = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return {row: f"{measured[name]['ratio']:.1f}×" for row, name in COSTS_AS.items()}
 
 
 def with_block(page: Path, block: str) -> str:

@@ -16,18 +16,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from results_page import COSTS_AS
+
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE, FOUND = ROOT / "docs" / "speed.md", ROOT / "docs" / "assets" / "speed.svg", ROOT / "results" / "speed"
 Found = dict[str, Any]
 EARLIER = "¹"  # beside figures that were taken before what the localizer reads was chosen anew
-# rows of the experiment moths-eu, and what their cost was measured on: many share a network or a number of views
-COSTS_AS = {
-    "vanilla": "vanilla", "augmented": "vanilla", "tta": "tta", "its": "its", "stn": "stn", "head-stn": "head-stn",
-    "pstn-gamma": "pstn-gamma", "pstn-gauss": "pstn-gamma", "polar": "polar", "logpolar": "polar",
-    "diffeo-stn": "diffeo-stn", "diffeo-stn-skew": "diffeo-stn", "canprior-g": "canprior-g", "canprior-s": "canprior-s",
-    "tokenstn-gauss": "tokenstn-gauss", "tokenstn-gamma": "tokenstn-gauss", "tokenstn": "six",
-    "tokenstn-default": "four",
-}  # fmt: skip
 OURS = ("tokenstn", "tokenstn-default")
 CROWD = ("stn", "head-stn", "diffeo-stn", "diffeo-stn-skew", "polar", "logpolar")  # share a label in the figure
 LOWEST = 80.0  # percent that the figure reaches down to; what is below stands at its edge
