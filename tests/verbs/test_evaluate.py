@@ -201,7 +201,7 @@ def test_a_mistake_in_the_options_gets_a_sentence_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("nowhere/at/all", "no such folder, and timm has no such model"),
+        ("nowhere/at/all", "there is no such folder; tokenstn train and tokenstn convert make one"),
         ("model.onnx", "there is no such file; tokenstn export writes one"),
         ("EMPTY", "neither a run folder (with model/) nor a model folder"),
         ("STOPPED", "a run that was not finished"),
