@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from tokenstn.evaluation.diagnosis import Remedy, diagnose_answers, needed_for_diagnosis
-from tokenstn.evaluation.evaluate import evaluate
+from tokenstn.evaluation.evaluate import evaluate, warnings_of
+from tokenstn.evaluation.remedy import SAME_ANSWER
 from tokenstn.geometry import rotation_group, rotoscale_group, scale_group, translation_group
+from tokenstn.reports.words import advice
 
 from .toys import HonestSTN, Reader, bare_model, table_of
 
@@ -102,6 +104,27 @@ def test_a_classifier_that_does_better_on_turned_images_raises_a_question():
 def test_a_rectified_model_says_what_its_rectifier_does():
     diagnosis, _ = diagnosed(HonestSTN(), rotation_group(4))
     assert "with its rectifier it reaches 100.0% over the group, without it 25.0%" in diagnosis.next_steps[0]
+
+
+def test_a_classifier_that_always_says_the_same_is_not_called_robust():
+    found = evaluate(bare_model(), table_of(40), group=rotation_group(4), model_name="my-model", **FAST)
+    same = dataclasses.replace(found.answers.bare, predicted=torch.zeros_like(found.answers.bare.predicted))
+    answers = dataclasses.replace(found.answers, bare=same)
+    assert SAME_ANSWER in warnings_of(found.evaluation, answers)
+    assert SAME_ANSWER not in warnings_of(found.evaluation, found.answers)
+    steady = dataclasses.replace(
+        found.evaluation.bare,
+        upright=None,
+        mean=None,
+        by_element=None,
+        consistency=1.0,
+        consistency_by_element=(1.0,) * 4,
+    )
+    evaluation = dataclasses.replace(found.evaluation, bare=steady, warnings=(SAME_ANSWER,))
+    diagnosis = diagnose_answers(evaluation, answers)
+    said = " ".join(diagnosis.next_steps)
+    assert "needs no rectifier" not in said and "mind the warning" in said
+    assert "least at" not in diagnosis.verdict and "Mind the warning" in advice(evaluation).sentence
 
 
 def test_other_groups_move():

@@ -48,6 +48,8 @@ def test_too_few_images_are_not_enough_and_the_sentence_says_so():
 
 
 def test_the_sentence_says_what_was_found():
+    unlabelled = is_upright(torch.tensor([0.9, 0.4, 0.5, 0.4]), 300, labelled=False)
+    assert "mean confidence of 90.0%" in unlabelled.sentence
     upright = is_upright(torch.tensor([0.9, 0.4, 0.5, 0.4]), 300)
     assert "90.0%" in upright.sentence and "43.3%" in upright.sentence and "upright" in upright.sentence
     flat = is_upright(torch.full((8,), 0.8), torch.full((8,), 300))

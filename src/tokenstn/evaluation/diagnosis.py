@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.bootstrap import paired_difference
-from tokenstn.evaluation.remedy import LOW_ALREADY, is_low, train_command
+from tokenstn.evaluation.remedy import LOW_ALREADY, SAME_ANSWER, is_low, train_command
 from tokenstn.evaluation.results import Evaluation, Interval
 from tokenstn.geometry import Group
 
@@ -175,10 +175,8 @@ def _sentence(loss: Loss) -> str:
     )
     agrees = f"agrees with itself on {loss.consistency:.0%} of {loss.moved} copies"
     if loss.drop is None:
-        return (
-            f"{agrees}, least at {where}; its confidence goes from {loss.confidence_upright:.0%} to "
-            f"{loss.confidence_moved:.0%}"
-        )
+        least = f", least at {where}" if loss.consistency < 1 else ""
+        return f"{agrees}{least}; its confidence goes from {loss.confidence_upright:.0%} to {loss.confidence_moved:.0%}"
     points, half = 100 * loss.drop.value, 50 * (loss.drop.high - loss.drop.low)
     verb = "loses" if points >= 0 else "gains"
     digits = 0 if abs(points) >= 10 else 1
@@ -210,7 +208,9 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
     notable = [name for name, loss in losses.items() if loss.notable]
     if evaluation.rectified is None and losses and not notable:
         others = [name for name in ("rotation", "scale", "rotoscale", "reflection") if name != evaluation.group]
-        if is_low(evaluation):
+        if SAME_ANSWER in evaluation.warnings:
+            steps.append("mind the warning before you call it robust")
+        elif is_low(evaluation):
             steps.append(LOW_ALREADY)
         else:
             steps.append(f"it needs no rectifier for these movements; other groups can be tried: {', '.join(others)}")

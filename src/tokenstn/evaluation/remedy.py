@@ -12,6 +12,10 @@ LOW_ALREADY = (
     "it is low already as it comes, where no rectifier helps: look whether the images are prepared as in its training "
     "(size, mean and std in config.json), or train it first"
 )
+SAME_ANSWER = (
+    "the classifier gives every image the same answer, so that agreeing with itself means nothing: look whether it was "
+    "trained, and for images like these"
+)
 
 
 def is_low(evaluation: Evaluation) -> bool:

@@ -104,11 +104,12 @@ def _pose(example: Example) -> tuple[str, ...]:
     said = []
     if example.rotation_deg is not None:
         turn = wrapped(example.rotation_deg)
-        spread = "" if example.spread_deg is None else f" ± {example.spread_deg:.0f}°"
         if example.spread_deg is not None and example.spread_deg > ANY_ANGLE:
-            spread = ", any angle fits"
-        said.append(f"{abs(turn):.0f}°{spread}")
-        said.append("clockwise" if turn >= 0.5 else "anticlockwise" if turn <= -0.5 else "upright")
+            said.append("any angle")
+        else:
+            spread = "" if example.spread_deg is None else f" ± {example.spread_deg:.0f}°"
+            said.append(f"{abs(turn):.0f}°{spread}")
+            said.append("clockwise" if turn >= 0.5 else "anticlockwise" if turn <= -0.5 else "upright")
     if example.scale is not None:
         said.append(f"size ×{example.scale:.2f}")
     return tuple(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenstn.evaluation.remedy import LOW_ALREADY, is_low, train_command
+from tokenstn.evaluation.remedy import LOW_ALREADY, SAME_ANSWER, is_low, train_command
 from tokenstn.evaluation.results import Element, Evaluation, Scores
 from tokenstn.reports.numbers import count, percent, points
 from tokenstn.reports.orbit import angles, scales
@@ -118,6 +118,8 @@ def advice(evaluation: Evaluation) -> Advice:
             if bare.mean is None or bare.upright is None
             else bare.upright - bare.mean < ROBUST_LOSS
         )
+        if robust and SAME_ANSWER in evaluation.warnings:
+            return Advice("Mind the warning before you call this robust.")
         if robust and is_low(evaluation):
             return Advice(f"{LOW_ALREADY[0].upper()}{LOW_ALREADY[1:]}.")
         if robust:

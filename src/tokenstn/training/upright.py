@@ -28,7 +28,7 @@ class UprightVerdict:
     sentence: str
 
 
-def is_upright(value_by_angle: Tensor, counts: Tensor | int) -> UprightVerdict:
+def is_upright(value_by_angle: Tensor, counts: Tensor | int, labelled: bool = True) -> UprightVerdict:
     """Decide from the bare classifier's accuracy or confidence by angle; flat means that the data are not upright.
 
     Args:
@@ -36,6 +36,7 @@ def is_upright(value_by_angle: Tensor, counts: Tensor | int) -> UprightVerdict:
             with n ≥ 4 and entry 0 the images as they come. From images that the classifier was not trained on: those it
             knows by heart are best as they come, however they lie.
         counts: how many images each value is a mean over, a number or ``(n,)``.
+        labelled: the values are accuracies, not confidences; for the sentence.
 
     The data are upright where unturned images do better than turned ones by a tenth of their value and by three
     standard errors. Two controls: turned is the mean over all other angles or over the quarter turns, whichever is
@@ -60,7 +61,8 @@ def is_upright(value_by_angle: Tensor, counts: Tensor | int) -> UprightVerdict:
     drop = unturned - turned
     error = math.sqrt(_variance(unturned, number[0].item()) + _variance(turned, number[1:].mean().item()))
     large, certain = drop >= LEAST_DROP * unturned, drop >= LEAST_ERRORS * error
-    found = f"the classifier reaches {unturned:.1%} on images as they come and {turned:.1%} on turned ones"
+    reaches = "is right on" if labelled else "has a mean confidence of"
+    found = f"the classifier {reaches} {unturned:.1%} as they come and {turned:.1%} turned"
     if large and certain:
         why = f"they come upright ({drop / error:.1f} standard errors)"
     elif large:

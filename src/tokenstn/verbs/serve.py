@@ -91,7 +91,8 @@ def serve(
         say(console, "reference", _measured(loaded, path, reference, views))
     if loaded.thresholds is not None:
         why_not = loaded.thresholds.why_not(loaded.call_settings(views or "auto"))
-        warn(console, [why_not] if why_not else [])
+        uncalibrated = [f"{flag}: {why}" for flag, why in loaded.thresholds.uncalibrated.items()]
+        warn(console, [why_not] if why_not else uncalibrated)
     if settings.open_to_others:
         warn(console, [f"every machine that reaches {host} can use this server: set {TOKEN}, or leave --host out"])
     server.run(server.build(loaded, path, settings, when_ready), settings)

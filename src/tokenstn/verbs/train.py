@@ -163,9 +163,12 @@ def train(
         steps.say_accuracy(console, bare.to(device), table, on_bad, just_trained=True)
     stands = steps.checks_before(upright, model.to(device), table, folder, console, on_bad)
     model.poses = "absolute" if stands else "relative"
+    going_on = run_folder.has_checkpoint(folder, resume)
+    if going_on:
+        say(console, "going on", f"from the last checkpoint in {folder}")
     trained = train_rectifier(
         model, table, settings, folder, seed=seed, upright=stands, labelled=labelled, machine=machine,
-        resume=run_folder.has_checkpoint(folder, resume),
+        resume=going_on,
     )  # fmt: skip
     if not run_folder.is_main_process():
         return TrainResult(folder, {})

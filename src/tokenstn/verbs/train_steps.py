@@ -134,7 +134,7 @@ def checks_before(
     if upright != "auto":
         stands, why = upright == "yes", "as you say"
     else:
-        verdict = is_upright(value_by_angle(model, images, labels if single else None), len(images))
+        verdict = is_upright(value_by_angle(model, images, labels if single else None), len(images), single)
         stands, why = verdict.upright, verdict.sentence
     meaning = "absolute" if stands else "relative: the rectifier makes images consistent with each other, not upright"
     say(out, "upright", f"{'yes' if stands else 'no'}: {why} (see {sheet})")

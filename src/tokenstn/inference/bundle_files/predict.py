@@ -13,6 +13,7 @@ import argparse
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,8 +104,8 @@ def _pose(said: Outputs, about: dict[str, Any], half: float) -> dict[str, Any]:
         found["rotation_deg"] = math.degrees(math.remainder(turn, 2 * math.pi))
     if "rotation" in said:
         found["rotation_spread_deg"] = math.degrees(said["spread_rotation"])
-    for name in ("scale", "shear"):
-        if name in said:
+    for name in (key.removeprefix("spread_") for key in said if key.startswith("spread_")):
+        if name not in ("rotation", "translation", "reflection"):  # those have units of their own
             found |= {name: float(said[name]), f"{name}_spread": float(said[f"spread_{name}"])}
     if "translation" in said:
         found["translation_px"] = [half * float(shift) for shift in said["photo_pose"][:2, 2]]
@@ -113,6 +114,13 @@ def _pose(said: Outputs, about: dict[str, Any], half: float) -> dict[str, Any]:
     prefix = "entropy_"
     found["entropy"] = {key[len(prefix) :]: float(said[key]) for key in said if key.startswith(prefix)}
     return {**found, "disagreement": float(said["disagreement"]), "views": int((said["view_weights"] > 0).sum())}
+
+
+def uncalibrated(about: dict[str, Any]) -> list[str]:
+    """The flags that say nothing about an image, because they are raised on all."""
+    limits = about["thresholds"] or {}
+    parts = {"class_uncertain": limits.get("of_class"), "pose_ambiguous": limits.get("of_pose")}
+    return [flag for flag, part in parts.items() if part is not None and part["threshold"] is None]
 
 
 def images_of(path: Path) -> list[Path]:
@@ -140,6 +148,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
     given = parser.parse_args()
     session, about = open_model(given.model, given.threads)
+    for flag in uncalibrated(about):
+        print(f"{flag} is raised on every image: no threshold could be set for it", file=sys.stderr)
     failed = False
     for path in (image for named in given.images for image in images_of(named)):
         line: dict[str, Any] = {"path": str(path)}
@@ -153,4 +163,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # whoever reads has seen enough, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
