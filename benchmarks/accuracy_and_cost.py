@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from equiadapt_peer import Canonicalized, trained_peer
 from timing import in_turns, write
+from torch import Tensor
 
 import tokenstn
 from tokenstn import Preprocessing, TokenSTN
@@ -31,6 +32,7 @@ from tokenstn.data import ImageTable, open_images
 from tokenstn.evaluation.evaluate import evaluate
 from tokenstn.evaluation.photos import PhotoOrbit, load_photos
 from tokenstn.geometry import Group, OneSidedScale, Shear, group
+from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.models.pretrained import from_weights
 from tokenstn.models.reading import usual_reading
 from tokenstn.training.engine import Machine, train_classifier, train_rectifier, train_rival
@@ -209,6 +211,15 @@ def judged_alone(setup: Setup, network: Any, device: str) -> dict[str, float]:
     return row
 
 
+def moved_photos(table: ImageTable, rows: Tensor, how: Preprocessing, orbit: Group, device: str) -> Tensor:
+    """Photos ``(n, C, h, w)``, each at a pose of its own, so that "auto" has its mixture of easy and hard ones."""
+    every = PhotoOrbit(next(iter(load_photos(table, rows, how, len(rows)))), orbit, how, device=device)
+    images = every[0].clone()
+    for element in range(1, min(len(orbit), len(rows))):
+        images[element :: len(orbit)] = every[element][element :: len(orbit)]
+    return images
+
+
 @torch.inference_mode()
 def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     """Milliseconds of every way on a batch of turned images, all in turns, beside its accuracy."""
@@ -216,12 +227,8 @@ def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     models = {name: tokenstn.load(folder / name.replace(" ", "-")) for name in setup.rectifiers}
     models = {name: model.to(device).eval().record() for name, model in models.items()}
     bare, ours = models["tokenstn"].classifier, models["tokenstn"]
-    assert ours.preprocessing is not None
-    photos = load_photos(setup.table, setup.table.split(setup.split)[:BATCH], ours.preprocessing, BATCH)
-    batch = next(iter(photos))
-    # each photo at a pose of its own, so that "auto" has the mixture of easy and hard ones that it would have
-    every = PhotoOrbit(batch, setup.orbit, ours.preprocessing, device=device)
-    images = torch.stack([every[row % len(setup.orbit)][row] for row in range(BATCH)])
+    how, rows = preprocessing_of(ours), setup.table.split(setup.split)[:BATCH]
+    images = moved_photos(setup.table, rows, how, setup.orbit, device)
     ways: dict[str, Callable[[], Any]] = {"vanilla": partial(bare, images), "auto": partial(ours, images, views="auto")}
     ways |= {f"{n} views" if n > 1 else "1 view": partial(ours, images, views=n) for n in VIEWS}
     ways |= {name: partial(model, images, views="auto") for name, model in models.items() if name != "tokenstn"}
@@ -229,7 +236,7 @@ def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
         ways[name] = partial(rival(name, ours, setup).to(device).eval(), images)
     if "equiadapt" in accuracy:
         pixels = (images.shape[1], images.shape[2], images.shape[3])
-        peer = Canonicalized(bare, pixels, device, ours.preprocessing).eval()
+        peer = Canonicalized(bare, pixels, device, how).eval()
         ways["equiadapt"] = partial(peer, images)
     found = {}
     for half in (True, False) if device == "cuda" else (False,):

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accuracy_and_cost import moved_photos
 from equiadapt_peer import Canonicalized
 from timing import in_turns, write
-from torch import Tensor
 
 from tokenstn.benchmark.cache import WEIGHTS, Cache
 from tokenstn.benchmark.files import read_experiment
@@ -26,10 +26,9 @@ from tokenstn.benchmark.models import OF_CLASSIFIER, build_classifier, build_met
 from tokenstn.benchmark.plan import Planner
 from tokenstn.benchmark.tables import open_place
 from tokenstn.benchmark.task import Task
-from tokenstn.data import ImageTable
-from tokenstn.evaluation.photos import PhotoOrbit, load_photos
-from tokenstn.geometry import Group, group
+from tokenstn.geometry import group
 from tokenstn.models import TokenSTN
+from tokenstn.models.preprocessing import preprocessing_of
 
 
 def main() -> None:
@@ -60,16 +59,15 @@ def take_times(options: argparse.Namespace) -> None:
     bare = build_classifier(first.config["classifier"], first.files, table)
     load_weights(bare, cache.named("classifier", first.config["base"]))
     rows = table.split(first.config["split"])[: options.batch]
-    images = moved_photos(bare, table, rows, group("rotoscale", 8, scales=3), device)
+    images = moved_photos(table, rows, preprocessing_of(bare), group("rotoscale", 8, scales=3), device)
     ways: dict[str, Any] = {}
     trained = {}
     for row, cell in cells.items():
         config = cell.config
         model = build_method(config, bare).eval()
-        folder = None if config["trained"] is None else cache.named("training", config["trained"])
-        trained[row] = folder is not None and (folder / WEIGHTS).exists()
-        if trained[row] and config["recipe"]["classifier"] == "frozen":
-            assert folder is not None
+        folder = cache.named("training", config["trained"] or "")
+        trained[row] = config["recipe"]["classifier"] == "frozen" and (folder / WEIGHTS).exists()
+        if trained[row]:  # those of others hold a classifier of their own
             load_weights(model, folder, OF_CLASSIFIER)
         model = model.to(device)
         if isinstance(model, TokenSTN):
@@ -77,9 +75,10 @@ def take_times(options: argparse.Namespace) -> None:
         views = 1 if model.bare else config["views"]
         ways[row] = partial(model, images, views=views, sampling=config["sampling"])
     if find_spec("equiadapt") is not None:
-        assert bare.preprocessing is not None
         shape = (images.shape[1], images.shape[2], images.shape[3])
-        ways["equiadapt"] = partial(Canonicalized(bare.classifier, shape, device, bare.preprocessing).eval(), images)
+        ways["equiadapt"] = partial(
+            Canonicalized(bare.classifier, shape, device, preprocessing_of(bare)).eval(), images
+        )
     with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
         took, _ = in_turns(ways, device, options.seconds)
     found = {}
@@ -98,14 +97,6 @@ def cells_of(experiment: str, rows: str, assets: str) -> dict[str, Task]:
     planner.look_up()
     data, seed = next(iter(read.data)), read.seeds[0]
     return {row: planner.cell(row, read.methods[row], data, seed).cell for row in rows.split(",")}
-
-
-def moved_photos(bare: TokenSTN, table: ImageTable, rows: Tensor, orbit: Group, device: str) -> Tensor:
-    """Photos, each at a pose of its own, so that "auto" has the mixture of easy and hard ones that it would have."""
-    assert bare.preprocessing is not None
-    photos = load_photos(table, rows, bare.preprocessing, len(rows))
-    every = PhotoOrbit(next(iter(photos)), orbit, bare.preprocessing, device=device)
-    return torch.stack([every[place % len(orbit)][place] for place in range(len(rows))])
 
 
 if __name__ == "__main__":

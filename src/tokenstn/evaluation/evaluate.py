@@ -25,7 +25,7 @@ from tokenstn.evaluation.metrics_json import plain
 from tokenstn.evaluation.orbit import answer_orbit, device_of
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.pose import pose_failed, pose_scores
-from tokenstn.evaluation.remedy import SAME_ANSWER
+from tokenstn.evaluation.remedy import SAME_ANSWER, is_low
 from tokenstn.evaluation.results import SCHEMA, Control, Element, Evaluation, Example, Provenance
 from tokenstn.evaluation.sampling import data_checksum, stratified_limit
 from tokenstn.evaluation.scores import entropies_of, flips_of, scores_of, uncertainty_scores_of
@@ -36,7 +36,7 @@ from tokenstn.models.call_settings import precision_of
 
 CONTROL_IMAGES = 500
 LARGEST_LOSS = 0.01  # of upright accuracy, before it is worth a warning
-FEW_TO_DIFFER = 10  # images: so few may all be of one class
+FEW_TO_DIFFER = 10  # images: so few may well be alike
 VERSIONS = ("torch", "torchvision", "timm", "numpy")
 
 
@@ -197,7 +197,8 @@ def warnings_of(evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
         name, reason = answers.bad[0]
         found.append(f"{len(answers.bad)} images could not be read and are left out; the first is {name}: {reason}")
     said = answers.bare.predicted
-    if said.shape[1] >= FEW_TO_DIFFER and bool((said == said[0, 0]).all()):
+    doubtful = evaluation.bare.upright is None or is_low(evaluation)  # all images may be of one class
+    if doubtful and said.shape[1] >= FEW_TO_DIFFER and bool((said == said[0, 0]).all()):
         found.append(SAME_ANSWER)
     found += [score.sentence for score in evaluation.pose.values() if score.collapsed]
     found += [control.sentence for control in evaluation.controls if control.warns]

@@ -72,6 +72,7 @@ def answer_orbit(
                 continue
             labels = batch["label"]
             there, known = labels.to(device), is_labelled(labels).nonzero().flatten().to(device)
+            truth = there[known]
             orbit = PhotoOrbit(
                 batch, group, preprocessing, device=device, seed=seed, padding=padding, mode=mode, mask=mask
             )  # fmt: skip
@@ -90,7 +91,7 @@ def answer_orbit(
                     if len(known):
                         if name not in discriminations:
                             discriminations[name] = OrbitDiscrimination(probabilities.shape[1], model.multi_label)
-                        discriminations[name].update(probabilities[known], there[known], check=False)
+                        discriminations[name].update(probabilities[known], truth, check=False)
                 advance(1)
             for name, records in heard.items():
                 tapes[name].add(records)

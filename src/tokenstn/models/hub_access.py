@@ -12,6 +12,7 @@ from urllib.request import getproxies
 
 import timm
 from huggingface_hub import constants
+from huggingface_hub.file_download import repo_folder_name
 
 
 @contextmanager
@@ -53,5 +54,5 @@ def can_be_looked_up(host: str) -> bool:
 
 def _in_cache(repository: str) -> bool:
     """Whether any file of a repository, ``owner/name``, was fetched before."""
-    kept = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "snapshots"
+    kept = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model") / "snapshots"
     return any(kept.glob("*/*"))

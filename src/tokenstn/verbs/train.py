@@ -121,9 +121,8 @@ def train(
     from tokenstn.verbs.typed import as_typed
 
     start = time.monotonic()
-    changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate, "patience": patience}
+    changes = {"epochs": epochs, "batch_size": batch_size, "rate": rate, "patience": patience, "mirror": mirror}
     settings = replace(recipe_named(recipe), **{name: value for name, value in changes.items() if value is not None})
-    settings = replace(settings, mirror=mirror)
     first = CLASSIFIER if classifier is None else FINE_TUNED
     faster = 1.0 if classifier_rate is None else classifier_rate / first.rate
     first = replace(
