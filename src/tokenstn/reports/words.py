@@ -137,7 +137,8 @@ def advice(evaluation: Evaluation) -> Advice:
         return Advice("A primitive has collapsed: train longer, or without that primitive. See “Poses”.")
     if evaluation.warnings or any(control.warns for control in evaluation.controls):
         return Advice(
-            "Read the warnings before you rely on these figures. Where images as they come lose, more epochs or more "
-            "images usually mend it; where a control warns, the figures are not about the pose alone."
+            "Read the warnings before you rely on these figures. More epochs or images usually mend a loss on images "
+            "as they come, more validation images a flag without a threshold; where a control warns, the figures are "
+            "not about the pose alone."
         )
     return Advice("Look at the broken and ambiguous examples, then set a target risk from the risk–coverage curve.")
