@@ -61,7 +61,7 @@ def fit_pixels(
     if resized != tuple(pixels.shape[-2:]):
         pixels = _resized(pixels, resized, InterpolationMode(interpolation))
     if resized == size:
-        return pixels
+        return pixels.contiguous()
     if resize == "crop":
         return pixels[..., top : top + size[0], left : left + size[1]].contiguous()
     rows, columns = (

@@ -60,21 +60,27 @@ def decode(content: bytes, name: str, channels: int, limit: int | None = None) -
     """The image in the bytes of a file, ``(channels, H, W)`` uint8; ``name`` is for the error, ``limit`` of pixels."""
     with opened(content, name, limit) as image:
         image.load()
-        return from_pil(ImageOps.exif_transpose(image), name, channels)
+        ImageOps.exif_transpose(image, in_place=True)
+        return from_pil(image, name, channels)
 
 
 def from_pil(image: Image.Image, name: str, channels: int) -> Tensor:
-    """A PIL image of any mode as ``(channels, H, W)`` uint8."""
+    """A PIL image of any mode as ``(channels, H, W)`` uint8.
+
+    Its channels stand together in memory, as those of the file do: copying them apart would take as long as decoding,
+    and resizing them three times as long.
+    """
     if image.mode == "F":
         raise UnreadableImageError(name, "floating-point pixels have no known range; save it with 8 or 16 bits")
-    pixels = torch.empty(channels, image.height, image.width, dtype=torch.uint8)
+    pixels, mode = torch.empty(image.height, image.width, channels, dtype=torch.uint8), "L" if channels == 1 else "RGB"
     rows = max(1, BAND // image.width)  # a large photo in bands: it is not to be in memory several times
     for top in range(0, image.height, rows):
         bottom = min(top + rows, image.height)
         band = image if rows >= image.height else image.crop((0, top, image.width, bottom))
-        values = torch.from_numpy(np.array(_to_8_bits(band, name).convert("L" if channels == 1 else "RGB")))
-        pixels[:, top:bottom] = values if channels == 1 else values.movedim(-1, 0)
-    return pixels
+        opaque = _to_8_bits(band, name)
+        values = torch.from_numpy(np.array(opaque if opaque.mode == mode else opaque.convert(mode)))
+        pixels[top:bottom] = values.unsqueeze(-1) if channels == 1 else values
+    return pixels.movedim(-1, 0)
 
 
 def with_channels(image: Tensor, channels: int) -> Tensor:
