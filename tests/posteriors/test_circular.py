@@ -52,9 +52,18 @@ def test_a_blurred_ring_is_a_convolution_that_leaves_the_best_angle_first(seed, 
     torch.testing.assert_close(blurred.masses.sum(-1), torch.ones(2, dtype=torch.float64))
     # the same sum written out, angle by angle, over what the views hold without it
     apart = wrap_angle(blurred.values[:, :, None] - plain.values[:, None, :])
-    around = torch.exp(-0.5 * (wrap_angle(ANGLES) / blur).square()).sum()
-    expected = (plain.masses[:, None, :] * torch.exp(-0.5 * (apart / blur).square())).sum(-1) / around
-    torch.testing.assert_close(blurred.masses, expected)
+    expected = (plain.masses[:, None, :] * torch.exp(-0.5 * (apart / blur).square())).sum(-1)
+    torch.testing.assert_close(blurred.masses, expected / expected.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize(("degrees", "views"), [(0, 36), (10, 36), (19.9, 36), (20, 18), (35, 12)])
+def test_views_are_as_far_apart_as_the_belief_is_widened(degrees, views):
+    found = random_ring(1).candidates(36, math.radians(degrees))
+    assert found.values.shape == (2, views)
+    between = wrap_angle(found.values[:, :, None] - found.values[:, None, :]).abs() + 9 * torch.eye(views)
+    torch.testing.assert_close(between.amin(-1), torch.full_like(found.values, 2 * math.pi / views))
+    few = random_ring(1).candidates(5, math.radians(degrees))
+    torch.testing.assert_close(few.values, found.values[:, :5])
 
 
 def test_a_blurred_ring_stays_in_its_bound():

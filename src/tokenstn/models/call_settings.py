@@ -28,7 +28,8 @@ class AutoViews:
     mass: in (0, 1]. most: views at most. sure: how many times more probable the first answer has to be than the next
     one, for one view to be enough; None never stops at one. spread_deg: by how many degrees (standard deviation) the
     belief about the angle is widened for choosing and weighing views, so that answers are averaged over angles near the
-    best one however sharp the belief is. 0 weighs views by the belief alone. doubt: how unsure of the angle, from 0 to
+    best one however sharp the belief is; views are as far apart, in whole tens of degrees. 0 weighs views by the belief
+    alone. doubt: how unsure of the angle, from 0 to
     1 as ``Posterior.entropy`` says, an image has to be for the localizer to read it again at three quarter turns; None
     never does.
 
@@ -39,7 +40,7 @@ class AutoViews:
     mass: float = 0.9
     most: int = 8
     sure: float | None = 2.5
-    spread_deg: float = 10.0
+    spread_deg: float = 20.0
     doubt: float | None = 0.5
 
     def __post_init__(self) -> None:

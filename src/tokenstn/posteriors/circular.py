@@ -3,7 +3,8 @@
 The density is piecewise linear, Σ p_k hat((θ − θ_k) / Δ) / Δ with Δ = 10° and the bins at multiples of it. The best
 angle is the top of the parabola through the logarithms of the highest bin and its two neighbours. The most probable
 views lie on the grid laid through that best angle, so that more views always include the fewer; each carries the
-density there times Δ, which sums to 1 around the ring.
+density there times Δ, which sums to 1 around the ring. A belief that is widened for looking by twenty degrees or more
+is looked at in steps as wide as that: views of nearly the same angle say nearly the same.
 
 A rotation with a bound below π keeps the bins whose hats lie inside the bound.
 """
@@ -94,9 +95,14 @@ class Circular(Posterior):
         offset = offset.unsqueeze(-1)
         neighbours = torch.where(offset < 0, masses.roll(1, -1), masses.roll(-1, -1))
         shifted = (1 - offset.abs()) * masses + offset.abs() * neighbours
+        step = _apart(blur)
+        if step > 1:
+            between = (constant(torch.arange, BINS, like=top) - top.unsqueeze(-1)) % step != 0
+            shifted = shifted.masked_fill(between, 0.0)
+            shifted = shifted / shifted.sum(-1, keepdim=True)
         # the best angle comes first, even where two modes of nearly the same mass trade places on the shifted grid;
         # on a bounded ring only the bins inside have mass, and one more when the shifted grid straddles them
-        chosen = largest(shifted, min(n, self._inside + 1, BINS), first=top)
+        chosen = largest(shifted, min(n, self._inside // step + 1, BINS // step), first=top)
         angles = wrap_angle(self.angles[chosen] + STEP * offset)
         return Candidates(angles.clamp(-self.primitive.bound, self.primitive.bound), shifted.gather(-1, chosen))
 
@@ -173,6 +179,15 @@ def _blurring(blur: float, device: torch.device) -> Tensor:
     distance = wrap_angle(angles - angles.unsqueeze(-1))
     weights = torch.exp(-0.5 * (distance / blur).square())
     return weights / weights.sum(-1, keepdim=True)
+
+
+def _apart(blur: float) -> int:
+    """How many bins are between two views of a belief that is widened by ``blur`` radians; they close the ring.
+
+    >>> [_apart(math.radians(degrees)) for degrees in (0, 10, 15, 20, 25, 30, 180)]
+    [1, 1, 1, 2, 2, 3, 18]
+    """
+    return max(step for step in range(1, BINS + 1) if BINS % step == 0 and step <= max(1.0, blur / STEP + 1e-6))
 
 
 def _full_circle(primitive: Primitive) -> bool:
