@@ -6,6 +6,7 @@ readings can be averaged: mistakes that one of them makes are seldom made by the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -26,18 +27,27 @@ def can_be_turned(posteriors: Mapping[str, Posterior], images: Tensor) -> bool:
 
 
 def read_again(
-    localize: Callable[[Tensor], Mapping[str, Posterior]],
-    images: Tensor,
-    posteriors: Mapping[str, Posterior],
-    rows: Tensor,
+    localize: Callable[[Tensor], Mapping[str, Posterior]], images: Tensor, first: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The raw numbers of the posteriors of images ``(B, C, h, h)``; in some rows the mean of four readings."""
-    turned = localize(torch.cat([images[rows].rot90(turn, (-2, -1)) for turn in range(1, TURNS)]))
+    """The raw numbers of the posteriors of images ``(B, C, h, h)``: the mean of the first reading and three more."""
+    turned = localize(torch.cat([images.rot90(turn, (-2, -1)) for turn in range(1, TURNS)]))
     found = {}
-    for name, posterior in posteriors.items():
-        readings = torch.stack((posterior.raw[rows], *turned[name].raw.chunk(TURNS - 1)))
+    for name, raw in first.items():
+        readings = torch.stack((raw, *turned[name].raw.chunk(TURNS - 1)))
         if name == "rotation":
             bins = readings.shape[-1] // TURNS  # of a quarter turn
             readings = torch.stack([ring.roll(turn * bins, -1) for turn, ring in enumerate(readings.log_softmax(-1))])
-        found[name] = posterior.raw.index_copy(0, rows, readings.mean(0))
+        found[name] = readings.mean(0)
     return found
+
+
+def padded(rows: Tensor, batch: int) -> Tensor:
+    """Rows ``(n,)`` of a batch, the last one repeated until they are a whole number of quarters of it.
+
+    So that what is recorded for each number of them is recorded four times, and not for every number.
+
+    >>> padded(torch.tensor([2, 5, 6]), batch=8)
+    tensor([2, 5, 6, 6])
+    """
+    quarter = math.ceil(batch / 4)
+    return torch.cat((rows, rows[-1:].expand(-len(rows) % quarter)))

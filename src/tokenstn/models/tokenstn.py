@@ -30,8 +30,8 @@ from tokenstn.models.looking import look_at_all, look_at_used
 from tokenstn.models.on_demand import OnDemand
 from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
-from tokenstn.models.reading_again import can_be_turned, read_again
-from tokenstn.models.recording import Aimed, Recorder
+from tokenstn.models.reading_again import can_be_turned, padded, read_again
+from tokenstn.models.recording import Aimed, Recorder, with_rows_of
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
 
@@ -197,12 +197,8 @@ class TokenSTN(nn.Module, Pretrained):
             views = 1 if self.training else "auto"
         check_call(images, self.backbone.channels, views, sampling)
         if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
-            raw, pose, found, first = self._recorder(self._aimed, images, *self._choice(views))
-            posteriors = self.beliefs(raw)
-            surer = self._surer(images, posteriors) if views == "auto" else posteriors
-            if surer is posteriors:
-                return self._looked(images, posteriors, pose, found, views, first)
-            return self.classify(images, surer, views)
+            raw, pose, found, first = self._played_back(self._recorder, images, views)
+            return self._looked(images, self.beliefs(raw), pose, found, views, first)
         return self.classify(images, self.believe(images, views), views, sampling, generator)
 
     def record(self, on: bool = True) -> TokenSTN:
@@ -246,11 +242,18 @@ class TokenSTN(nn.Module, Pretrained):
 
     def _surer(self, images: Tensor, posteriors: dict[str, Posterior]) -> dict[str, Posterior]:
         """The beliefs, and where the angle is in doubt those after more readings; the same ones where none is."""
-        doubt = self.auto.doubt
-        if doubt is None or self.training or not can_be_turned(posteriors, images):
+        rows = self._in_doubt(images, posteriors)
+        if len(rows) == 0:
             return posteriors
-        (rows,) = (posteriors["rotation"].entropy() > doubt).nonzero(as_tuple=True)
-        return self.beliefs(read_again(self.localize, images, posteriors, rows)) if len(rows) else posteriors
+        before = {name: posterior.raw for name, posterior in posteriors.items()}
+        after = read_again(self.localize, images[rows], {name: raw[rows] for name, raw in before.items()})
+        return self.beliefs({name: raw.index_copy(0, rows, after[name]) for name, raw in before.items()})
+
+    def _in_doubt(self, images: Tensor, posteriors: dict[str, Posterior]) -> Tensor:
+        """Which images are to be read again, ``(n,)``."""
+        if self.auto.doubt is None or self.training or not can_be_turned(posteriors, images):
+            return torch.empty(0, dtype=torch.long)
+        return (posteriors["rotation"].entropy() > self.auto.doubt).nonzero().squeeze(1)
 
     def classify(
         self,
@@ -283,6 +286,25 @@ class TokenSTN(nn.Module, Pretrained):
         raw = self.heads(images)
         pose, found = aim(self.beliefs(raw), count, blur)
         return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
+
+    def _aimed_again(self, images: Tensor, *rest: Any) -> Aimed:
+        """The same after more readings: between images, and views and blur, stand the raw numbers of the first one."""
+        *first, count, blur = rest
+        names = [primitive.name for primitive in self.primitives]
+        raw = read_again(self.localize, images, dict(zip(names, first, strict=True)))
+        pose, found = aim(self.beliefs(raw), count, blur)
+        return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
+
+    def _played_back(self, recorder: Recorder, images: Tensor, views: int | Literal["auto"]) -> Aimed:
+        """Where to look, from recordings: of the first reading, and for images in doubt of the further ones."""
+        choice = self._choice(views)
+        aimed = recorder(self._aimed, (images,), *choice)
+        rows = self._in_doubt(images, self.beliefs(aimed[0])) if views == "auto" else ()
+        if len(rows) == 0:
+            return aimed
+        some = padded(rows, len(images))
+        again = recorder(self._aimed_again, (images[some], *(raw[some] for raw in aimed[0].values())), *choice)
+        return with_rows_of(aimed, again, rows)
 
     def _looked(
         self,
