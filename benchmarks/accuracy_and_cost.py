@@ -40,7 +40,7 @@ from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED, RECIPES, Recipe
 from tokenstn.training.small_vit import small_vit
 
 BATCH = 64
-PEER_STEPS = 1500  # as many as a rectifier gets on a small set
+PEER_STEPS = 1200  # as many as a rectifier gets on a small set
 VIEWS = (1, 2, 4, 10)
 
 

@@ -295,7 +295,7 @@ def training() -> str:
     words = (
         f"{found['model']}, {found['photos']:,} photos of 640×480 pixels, a fifth of them for validation, each with "
         f"the epochs that `tokenstn train` gives it: the rectifier takes **{found['ratio']:.2f}** of the time of "
-        "fine-tuning its classifier. A small set gets 1,500 steps at least; on larger ones the share is smaller."
+        "fine-tuning its classifier. A small set gets 1,200 steps at least; on larger ones the share is smaller."
     )
     return "\n\n".join(["## Training", words, table(head, rows), about(found, command)])
 

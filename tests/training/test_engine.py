@@ -72,6 +72,7 @@ def test_a_classifier_learns_the_images_as_they_are(tmp_path):
     model = TokenSTN(PlainCNN(channels=1, classes=2), primitives=(), input_size=(28, 28), preprocessing=PREPARED)
     trained = train_classifier(model, shapes(), replace(SHORT, epochs=20, rate=1e-2), tmp_path, machine=ONE_PROCESS)
     assert trained.figures["val/upright"] > 0.8  # a coin would get half
+    assert not torch.are_deterministic_algorithms_enabled(), "what a run asks torch for does not outlast it"
 
 
 def test_without_a_validation_split_a_run_ends_with_its_last_epoch(tmp_path):

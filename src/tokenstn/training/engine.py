@@ -36,7 +36,7 @@ from tokenstn.training.recipes import Recipe
 from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.rival import RivalTraining
 from tokenstn.training.stopping import Company, StopWithCheckpoint, stopped_at_once, stopped_by
-from tokenstn.training.trainer import Machine, compiled, trainer_of, without_chatter
+from tokenstn.training.trainer import Machine, compiled, deterministic_as_before, trainer_of, without_chatter
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,8 @@ def _fit(
         callbacks.append(PlayBack(module.model))
     callbacks.append(keep)  # at the end: what it writes holds what the others know
     module.train()  # Lightning leaves the modes as it finds them
-    with without_chatter(), compiled(module if machine.compile else None), reading_processes(), request:
+    networks = module if machine.compile else None
+    with without_chatter(), deterministic_as_before(), compiled(networks), reading_processes(), request:
         trainer = trainer_of(recipe, out, machine, callbacks)
         with stopped_at_once(request, last):
             trainer.fit(module, training, validation, ckpt_path=str(last) if resume else None, weights_only=True)

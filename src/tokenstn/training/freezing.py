@@ -81,7 +81,9 @@ def keep_frozen_parts_in_eval(module: nn.Module) -> None:
     A frozen BatchNorm would otherwise go on collecting statistics, of raw and of rectified images mixed. What has no
     parameters (dropout, stochastic depth, a BatchNorm without weights) follows the smallest part around it that has.
     """
-    for part in module.modules():
-        parameters = list(part.parameters())
-        if parameters and not any(parameter.requires_grad for parameter in parameters):
-            part.eval()
+    parameters = list(module.parameters())
+    if parameters and not any(parameter.requires_grad for parameter in parameters):
+        module.eval()
+        return
+    for part in module.children():
+        keep_frozen_parts_in_eval(part)

@@ -45,7 +45,8 @@ class Training(lightning.LightningModule):
 
     def train(self, mode: bool = True) -> Training:
         super().train(mode)
-        keep_frozen_parts_in_eval(self)
+        if mode:
+            keep_frozen_parts_in_eval(self)
         return self
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:

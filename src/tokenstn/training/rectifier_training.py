@@ -74,6 +74,11 @@ class RectifierTraining(Training):
         recipe, model, index = self.recipe, self.model, batch["index"]
         images = self.maybe_mirrored(images, index)
         primitives = model.primitives if recipe.apply_poses else ()
+        if self.learns_poses_alone:
+            posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
+            aligned = self.aligned(self.as_seen(posed, images, read, index), *vars(pose).values())
+            names = (f"alignment_{primitive.name}" for primitive in model.primitives)
+            return dict(zip(names, (recipe.alignment * aligned).unbind(), strict=True))
         terms: dict[str, Tensor] = {}
         if self.upright or not recipe.alignment:
             posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
@@ -99,6 +104,17 @@ class RectifierTraining(Training):
         if recipe.variance:
             terms["variance"] = recipe.variance * variance_preserving(posteriors, pose)
         return terms
+
+    @property
+    def learns_poses_alone(self) -> bool:
+        """Whether the loss is made of nothing but the known poses of upright images, as by default."""
+        recipe = self.recipe
+        others = recipe.kl or recipe.variance or (recipe.classification and self.labelled)
+        return bool(self.upright and recipe.alignment and not others)
+
+    def aligned(self, seen: Tensor, *applied: Tensor) -> Tensor:
+        """How badly images ``(B, C, h, w)`` are read that were given a pose, the fields of it: ``(primitives,)``."""
+        return torch.stack(list(absolute_alignment(self.model.localize(seen), Pose(*applied)).values()))
 
     def as_seen(self, posed: Tensor, images: Tensor, read: Tensor, index: Tensor, draw: int = 0) -> Tensor:
         """What the localizer gets to see of images at a pose, ``(B, C, h, w)``: the same, but for the corners."""

@@ -126,6 +126,16 @@ def compiled(module: Training | None) -> Iterator[None]:
 
 
 @contextmanager
+def deterministic_as_before() -> Iterator[None]:
+    """What Lightning asks torch for in a run, kernels that give the same to the bit, does not outlast it."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+@contextmanager
 def without_chatter() -> Iterator[None]:
     """Leave out what Lightning says of things that were decided here: workers, devices, its own products."""
     logger = logging.getLogger("lightning.pytorch")
@@ -138,6 +148,7 @@ def without_chatter() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*training_step` returned `None`.*")  # no image of a batch could be read
         warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # going on in the same folder is meant
         warnings.filterwarnings("ignore", ".*have no `val_dataloader`.*")  # a table may have no val split
+        warnings.filterwarnings("ignore", ".*GPU available but not used.*")  # the CPU was asked for
         warnings.filterwarnings("ignore", ".*AccumulateGrad node's stream.*")  # recorded on another one
         warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # the first process speaks for all
         try:

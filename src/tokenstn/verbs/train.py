@@ -74,7 +74,7 @@ def train(
             and 2 of others when left out.
         localization_size: pixels of the shorter side at which the localizer reads, or a share of the input such as 0.4;
             when left out 0.36 for a plain ViT, half for others, all of it for images of up to 64 pixels.
-        epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,500 steps.
+        epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,200 steps.
         batch_size: of both; the recipe's when left out.
         rate: peak learning rate of the rectifier; the recipe's when left out.
         patience: stop after so many epochs without a better validation loss, and keep the best one.

@@ -33,7 +33,7 @@ from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say
 PROBED = 512  # validation images that the checks before training look at, at most
 EVALUATED = 2000  # validation images that the run is judged by, at most
 MENDING = "train it for more --epochs or on more images, with a smaller --rate, or leave it out of --primitives"
-LEAST_STEPS = 1500  # of the optimizer, that a rectifier needs however few its images are
+LEAST_STEPS = 1200  # of the optimizer, that a rectifier needs however few its images are
 
 
 def console() -> Console:
@@ -52,7 +52,7 @@ def enough_epochs(settings: Recipe, images: int) -> Recipe:
 
     >>> from tokenstn.training.recipes import DEFAULT
     >>> enough_epochs(DEFAULT, 1280).epochs, enough_epochs(DEFAULT, 60_000).epochs
-    (150, 60)
+    (120, 60)
     """
     steps = max(1, images // settings.batch_size)  # in an epoch: a short last batch is left out
     return replace(settings, epochs=max(settings.epochs, math.ceil(LEAST_STEPS / steps)))
