@@ -18,6 +18,7 @@ from tokenstn.geometry import OneSidedScale, Pose, Rotation, warp
 from tokenstn.models.backbone import Backbone
 from tokenstn.training import classifier_training, keeping
 from tokenstn.training.engine import Machine, train_classifier, train_rectifier
+from tokenstn.training.module import seed_noise
 from tokenstn.training.order import EpochOrder
 from tokenstn.training.poses import draw_poses
 from tokenstn.training.recipes import RECIPES, Recipe, recipe
@@ -73,6 +74,17 @@ def test_a_classifier_learns_the_images_as_they_are(tmp_path):
     trained = train_classifier(model, shapes(), replace(SHORT, epochs=20, rate=1e-2), tmp_path, machine=ONE_PROCESS)
     assert trained.figures["val/upright"] > 0.8  # a coin would get half
     assert not torch.are_deterministic_algorithms_enabled(), "what a run asks torch for does not outlast it"
+
+
+def test_the_noise_of_a_step_is_seeded_without_leaving_a_trace():
+    waiting = [len(kind._queued_calls) for kind in (torch.cuda, torch.xpu)]  # what torch keeps for devices not in use
+    for _ in range(2):
+        seed_noise(7, torch.device("cpu"))
+        drawn = torch.rand(3)
+    torch.manual_seed(7)
+    assert torch.equal(drawn, torch.rand(3))
+    seed_noise(8, torch.device("cpu"))
+    assert [len(kind._queued_calls) for kind in (torch.cuda, torch.xpu)] <= [count + 1 for count in waiting]
 
 
 def test_without_a_validation_split_a_run_ends_with_its_last_epoch(tmp_path):
