@@ -179,6 +179,30 @@ def test_finished_cells_do_not_ask_for_their_weights_again(ran, tmp_path):
     assert {path.name.split("-")[0] for path in (tmp_path / "cache").iterdir()} == {"cell"}
 
 
+def test_what_was_judged_with_another_training_of_a_frozen_classifier_is_judged_again(ran, tmp_path):
+    folder, results = ran
+    shutil.copytree(folder / "cache", tmp_path / "cache")
+    place = {
+        row: tmp_path / "cache" / folder_of("cell", results.cells_of(row, "digits")[0].key) / "result.json"
+        for row in ("vanilla", "stn", "tokenstn")
+    }
+    before = {row: json.loads(path.read_text()) for row, path in place.items()}
+    for row, path in place.items():
+        path.write_text(json.dumps({**before[row], "classifier_sha256": "of another day", "seconds": -1.0}))
+    call = {"out": str(tmp_path / "results"), "cache": str(tmp_path / "cache"), **QUIET}
+    again = bench(str(folder / "tiny.yaml"), methods="vanilla,stn,tokenstn", **call).results
+    assert again is not None
+    after = {row: json.loads(path.read_text()) for row, path in place.items()}
+    frozen = {cell.row: cell.settings["recipe"] is None or cell.settings["recipe"]["classifier"] == "frozen"
+              for cell in again.cells if cell.state == "done"}  # fmt: skip
+    assert frozen["vanilla"] and frozen["tokenstn"]
+    for row, path in place.items():
+        assert (after[row]["seconds"] >= 0) == frozen[row], path
+    done = [cell for cell in again.cells if cell.state == "done" and cell.seed == 0]
+    weights = {cell.classifier_sha256 for cell in done if frozen[cell.row]}
+    assert weights == {before["vanilla"]["classifier_sha256"]}
+
+
 def test_a_killed_bench_goes_on_where_it_was(tmp_path):
     path = written(tmp_path, tiny(methods=rows("vanilla", "augmented", "tta", "stn")))
     call = {"experiment": path, "out": str(tmp_path / "results"), "cache": str(tmp_path / "cache"), **QUIET}

@@ -13,6 +13,7 @@ from tokenstn.system.files import remove_unfinished, write_text
 
 CONFIG, RESULT, ERROR = "config.json", "result.json", "error.txt"
 WEIGHTS = "weights.safetensors"  # what a training leaves for those who need it
+OF_WEIGHTS = "classifier_sha256"  # in a result: the weights of the classifier that it was found with
 
 
 class Cache:
@@ -57,5 +58,31 @@ class Cache:
             return None
 
     def done(self, task: Task) -> bool:
-        """Whether the task is finished, and what others need of it is there: results may be kept without weights."""
-        return self.result(task) is not None and (task.kind == "cell" or (self.folder(task) / WEIGHTS).exists())
+        """Whether the task is finished, and what others need of it is there: results may be kept without weights.
+
+        What was found with one training of a frozen classifier is not finished for another one: on a GPU two trainings
+        of the same seed may differ, and methods are compared on the same weights.
+        """
+        result = self.result(task)
+        if result is None or (task.kind != "cell" and not (self.folder(task) / WEIGHTS).exists()):
+            return False
+        now, then = self.classifier_weights(task), result.get(OF_WEIGHTS)
+        return not uses_frozen(task) or now is None or then is None or now == then
+
+    def classifier_weights(self, task: Task) -> str | None:
+        """The sha256 of the weights that the task's classifier has now; None where they are not there."""
+        base = task.config.get("base")
+        if base is None:
+            return None
+        try:
+            return read_json(self.named("classifier", base) / RESULT)["weights_sha256"]
+        except (OSError, ValueError, LookupError):
+            return None
+
+
+def uses_frozen(task: Task) -> bool:
+    """Whether the task uses the weights of a classifier as they are."""
+    config = task.config
+    if task.kind == "cell" and config["trained"] is None:
+        return True
+    return task.kind in ("cell", "training") and config["recipe"]["classifier"] == "frozen"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tokenstn.benchmark.cache import Cache
+from tokenstn.benchmark.cache import OF_WEIGHTS, Cache
 from tokenstn.benchmark.experiment import Experiment, MethodSpec, OrbitSpec
 from tokenstn.benchmark.plan import CellPlan, Planner
 from tokenstn.benchmark.schedule import Ledger
@@ -129,7 +129,7 @@ class Collector:
             evaluate_seconds=result["seconds"],
             device=result["device"],
             classifier=plan.spec.classifier,
-            classifier_sha256=classifier.get("weights_sha256", ""),
+            classifier_sha256=result.get(OF_WEIGHTS) or classifier.get("weights_sha256", ""),
             weights_sha256="" if trained is None else trained["weights_sha256"],
             settings={**settings, "recipe": None if plan.training is None else config["recipe"]},
             collapsed=tuple(() if trained is None else trained["collapsed"]),

@@ -84,6 +84,10 @@ class Conductor:
         cells = self._cells(tunings)
         tasks = in_order(cells)
         self._run(tasks, watch("cells", missing(tasks, self.cache)))
+        # what was finished before, if its classifier had to be trained again and came out differently
+        tasks = in_order(plan for plan in cells if self.cache.result(plan.cell) and not self.cache.done(plan.cell))
+        if tasks:
+            self._run(tasks, watch("cells", missing(tasks, self.cache)))
         collector = Collector(self.experiment, self.planner, self.cache, self.ledger)
         return collector.results(cells, tunings, command, time.monotonic() - start)
 

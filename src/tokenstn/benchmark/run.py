@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tokenstn.benchmark import scores
-from tokenstn.benchmark.cache import Cache
+from tokenstn.benchmark.cache import OF_WEIGHTS, Cache
 from tokenstn.benchmark.experiment import OrbitSpec
 from tokenstn.benchmark.models import OF_CLASSIFIER, build_classifier, build_method, load_weights, save_weights
 from tokenstn.benchmark.settings import primitives_from
@@ -55,6 +55,7 @@ def run_task(task: Task, cache: Cache, equipment: Equipment) -> dict[str, Any]:
     said = dict.fromkeys(str(one.message) for one in heard if one.category is UserWarning)
     result = {
         **found,
+        OF_WEIGHTS: cache.classifier_weights(task),
         "label": task.label,
         "seconds": round(time.monotonic() - start, 2),
         "device": device_name(equipment.device),
