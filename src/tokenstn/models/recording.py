@@ -59,9 +59,7 @@ class Recorder:
 class _Recording:
     """One graph, its inputs, and its output: images, and the numbers as one tensor ``(B, n)``, copied in one launch."""
 
-    def __init__(
-        self, reading: Reading, inputs: Sequence[Tensor], views: int, blur: float, pool: Any
-    ) -> None:
+    def __init__(self, reading: Reading, inputs: Sequence[Tensor], views: int, blur: float, pool: Any) -> None:
         self.inputs = [given.clone(memory_format=torch.preserve_format) for given in inputs]
         device = inputs[0].device
         here, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
