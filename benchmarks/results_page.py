@@ -52,12 +52,14 @@ QUESTIONS = {
     "need? The defaults were chosen here, on photos that no other table of this page is judged on.",
     "moths-recipe": "What do mirrored photos, longer training, a second reading where an angle is in doubt, and more "
     "or wider views give? Chosen on the same photos.",
+    "moths-views": "How far apart should views be, how many are needed, and when is one enough? Chosen on the same "
+    "photos.",
     "samples": "How many views are worth their time: 1, 2, 4, 8, 16, or as many as an image needs?",
     "moths-ecuador": "Does what holds for EU-Moths hold for the other moths of the paper?",
     "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views?",
 }
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
-ALL_ALIKE = ("moths-localizer", "moths-recipe")  # variants of one method, a heap of points in a figure
+ALL_ALIKE = ("moths-localizer", "moths-recipe", "moths-views")  # variants of one method, a heap of points in a figure
 # rows of the experiment moths-eu, and what their cost was measured on: many share a network or a number of views
 COSTS_AS = {
     "vanilla": "vanilla", "augmented": "vanilla", "tta": "tta", "its": "its", "stn": "stn", "head-stn": "head-stn",
