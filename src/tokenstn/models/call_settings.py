@@ -29,9 +29,8 @@ class AutoViews:
     one, for one view to be enough; None never stops at one. spread_deg: by how many degrees (standard deviation) the
     belief about the angle is widened for choosing and weighing views, so that answers are averaged over angles near the
     best one however sharp the belief is; views are as far apart, in whole tens of degrees. 0 weighs views by the belief
-    alone. doubt: how unsure of the angle, from 0 to
-    1 as ``Posterior.entropy`` says, an image has to be for the localizer to read it again at three quarter turns; None
-    never does.
+    alone. doubt: how unsure of the angle, from 0 to 1 as ``Posterior.entropy`` says, an image has to be for the
+    localizer to read it again at three quarter turns; None never does.
 
     >>> AutoViews(mass=0.5, most=4).mass
     0.5

@@ -74,15 +74,15 @@ class RectifierTraining(Training):
         recipe, model, index = self.recipe, self.model, batch["index"]
         images = self.maybe_mirrored(images, index)
         primitives = model.primitives if recipe.apply_poses else ()
-        if self.learns_poses_alone:
-            posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
-            aligned = self.aligned(self.as_seen(posed, images, read, index), *vars(pose).values())
-            names = (f"alignment_{primitive.name}" for primitive in model.primitives)
-            return dict(zip(names, (recipe.alignment * aligned).unbind(), strict=True))
         terms: dict[str, Tensor] = {}
         if self.upright or not recipe.alignment:
             posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
-            posteriors = model.localize(self.as_seen(posed, images, read, index))
+            seen = self.as_seen(posed, images, read, index)
+            if self.learns_poses_alone:
+                names = (f"alignment_{primitive.name}" for primitive in model.primitives)
+                found = recipe.alignment * self.aligned(seen, *vars(pose).values())
+                return dict(zip(names, found.unbind(), strict=True))
+            posteriors = model.localize(seen)
             aligned = absolute_alignment(posteriors, pose) if recipe.alignment else {}
         else:
             first, second = draw_pose_pairs(primitives, self.seed, self.current_epoch, index)
