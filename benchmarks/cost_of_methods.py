@@ -1,6 +1,6 @@
 """Milliseconds an image of the methods of an experiment, in turns, on the same classifier and the same moved photos.
 
-    python benchmarks/cost_of_methods.py moths-recipe:vanilla,four,six moths-eu:tta,its,stn --cache runs/bench
+    python benchmarks/cost_of_methods.py moths-views:vanilla,four,six moths-eu:tta,its,stn --cache runs/bench
 
 Rows are taken from experiments, EXPERIMENT:ROW,ROW…; the first row is what the others are compared with. Ours uses the
 weights that ``tokenstn bench`` trained, for how many views it looks at depends on them; what the others cost does not,

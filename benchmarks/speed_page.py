@@ -293,7 +293,7 @@ def methods() -> str:
         "timed and not trained."
     )
     command = (
-        "python benchmarks/cost_of_methods.py moths-recipe:vanilla,four,four-one,four-two,four-four,four-ten,six "
+        "python benchmarks/cost_of_methods.py moths-views:vanilla,four,four-1,four-2,four-4,four-10-views,six "
         "moths-eu:tta,its,stn,head-stn,pstn-gamma,polar,diffeo-stn,canprior-g,canprior-s,tokenstn-gauss"
     )
     picture = "![accuracy over the orbit against milliseconds an image, one point for each method](assets/speed.svg)"
