@@ -56,9 +56,9 @@ of moderate size are decoded once and stay on the device.
 
 def render() -> str:
     """The page."""
-    parts = (one_view, several_views, growth, accuracy, training, orbits, imports)
     first = [HEAD.strip(), one_view(), readings(), FLOORS.strip(), kernel()]
-    return "\n\n".join([*first, *(part() for part in parts[1:])]) + "\n"
+    rest = (several_views, growth, accuracy, training, orbits, imports)
+    return "\n\n".join([*first, *(part() for part in rest)]) + "\n"
 
 
 def read(name: str) -> Found | None:
@@ -198,9 +198,9 @@ def growth() -> str:
         "python benchmarks/speed.py --device cpu --models vit_small_patch16_224 vit_small_patch16_384 --batches 1 4 "
         "--views 1 2 4"
     )
-    found = read("cpu_growth")
+    found, above = read("cpu_growth"), read("cpu")
     title = "### With the image, the batch and the views"
-    if found is None:
+    if found is None or above is None:
         return f"{title}\n\n{not_yet('how cost grows', command)}"
     calls: dict[Any, dict[str, dict[str, Any]]] = {}
     for row in found["rows"]:
@@ -210,10 +210,11 @@ def growth() -> str:
         (model, batch, f"{one['bare']['ms'] / batch:.0f}", *(f"{one[way]['ratio']:.2f}×" for way in ways))
         for (model, batch), one in calls.items()
     ]
+    same = next(row["ratio"] for row in above["rows"] if (row["batch"], row["way"]) == (1, "1 views"))
     words = (
         "One view adds less to a larger image or batch, where its small matrices fill a processor better. Further "
-        "views cost what the classifier costs. Times on this machine vary: one view of a small image at batch 1 took "
-        "1.13 in the run above."
+        "views cost what the classifier costs. Times on this machine vary: one view of a small image at batch 1 cost "
+        f"{same:.2f}× in the run above."
     )
     head = ("classifier", "batch", "bare, ms an image", *(way.replace("1 views", "1 view") for way in ways))
     return "\n\n".join([title, words, table(head, rows), about(found, command)])
@@ -240,9 +241,10 @@ def accuracy() -> str:
 
 def views() -> str:
     """One, several, and as many as needed."""
-    before, small, large = read("eu_moths_views"), read("h200_auto_64"), read("h200_auto_256")
-    results = read_results(FOUND.parent, "moths-views")
-    assert before is not None and small is not None and large is not None and results is not None
+    before, large, results = read("eu_moths_views"), read("h200_auto_256"), read_results(FOUND.parent, "moths-views")
+    near_small, near_large = read("h200_near_64"), read("h200_near_256")  # views 10° apart
+    assert before is not None and large is not None and results is not None
+    assert near_small is not None and near_large is not None
     rows = []
     for row in ("four-1", "four-2", "four-4", "four-10-views", "four-belief", "four-10", "four", "six"):
         cells = [cell.orbits["roto-scale"] for cell in results.cells_of(row, "eu-moths")]
@@ -256,9 +258,10 @@ def views() -> str:
         "EU-Moths, fold 1, 8 rotations × 3 scales, a ViT-S/14 at 196 pixels, three seeds, in bfloat16. “As many as "
         "needed, 20° apart” is `auto`; it reads four images in ten again. The cost is that of the recorded model "
         f"beside the bare classifier at batch {large['batch']}, with the weights of the first seed, measured in one "
-        "run for two of the rows. Ten views cost 9.31× in an earlier run. At batch 64 a network of this size leaves "
-        "the GPU waiting for the host, so that every further call of the classifier costs as much as the first however "
-        f"few images it is about: {small['rows']['four']['ratio']:.2f}× for as many as needed when they were 10° "
+        f"run for two of the rows. Ten views cost {near_large['rows']['four-ten']['ratio']:.2f}× in an earlier run. At "
+        "batch 64 a network of this size leaves the GPU waiting for the host, so that every further call of the "
+        "classifier costs as much as the first however "
+        f"few images it is about: {near_small['rows']['four']['ratio']:.2f}× for as many as needed when they were 10° "
         f"apart. What half precision costs: {ways['auto']['orbit']:.2f} % in bfloat16 and "
         f"{ways['auto, float32']['orbit']:.2f} % in "
         "float32 with one seed, then."

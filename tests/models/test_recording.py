@@ -10,6 +10,7 @@ import torch
 
 from tokenstn import TokenSTN
 from tokenstn.models import AutoViews
+from tokenstn.models.recording import Recorder
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
@@ -39,6 +40,36 @@ def test_elsewhere_than_on_cuda_nothing_changes(views):
     model, images = model_that_turns(), torch.rand(2, 3, 64, 64)
     with torch.no_grad():
         require_same(model(images, views=views), copy.deepcopy(model).record()(images, views=views))
+
+
+class Live(Recorder):
+    """Takes the way of a recording anywhere, and computes what it would have played back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[int] = []
+
+    def takes(self, images):
+        return True
+
+    def __call__(self, reading, *inputs, views, blur=0.0):
+        self.read.append(len(inputs[0]))
+        return reading(*inputs, views=views, blur=blur)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("views", [1, 3, "auto"])
+def test_the_way_by_recordings_leads_to_the_same_answers(views, share):
+    plain, images = model_that_turns(primitives=("rotation", "scale")), torch.rand(9, 3, 64, 64)
+    once = plain.localize(images)["rotation"].entropy().sort().values
+    doubted = round(share * 9)
+    plain.auto = AutoViews(doubt=1.0 if doubted == 0 else max(0.0, once[9 - doubted].item() - 1e-4))
+    recorded = copy.deepcopy(plain)
+    recorded._recorder = Live()
+    require_same(plain(images, views=views), recorded(images, views=views), atol=1e-4, rtol=1e-3)
+    again = [3 * -(-doubted // 3)] if doubted and views == "auto" else []  # filled up to quarters of nine images
+    assert recorded._recorder.read == [9, *again]
 
 
 @needs_cuda

@@ -52,10 +52,7 @@ class Cache:
 
     def result(self, task: Task) -> dict[str, Any] | None:
         """What a finished task found; None where it is not finished, or where its file is no JSON."""
-        try:
-            return read_json(self.folder(task) / RESULT)
-        except (OSError, ValueError):
-            return None
+        return _found_in(self.folder(task))
 
     def done(self, task: Task) -> bool:
         """Whether the task is finished, and what others need of it is there: results may be kept without weights.
@@ -72,12 +69,15 @@ class Cache:
     def classifier_weights(self, task: Task) -> str | None:
         """The sha256 of the weights that the task's classifier has now; None where they are not there."""
         base = task.config.get("base")
-        if base is None:
-            return None
-        try:
-            return read_json(self.named("classifier", base) / RESULT)["weights_sha256"]
-        except (OSError, ValueError, LookupError):
-            return None
+        found = None if base is None else _found_in(self.named("classifier", base))
+        return None if found is None else found["weights_sha256"]
+
+
+def _found_in(folder: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(folder / RESULT)
+    except (OSError, ValueError):
+        return None
 
 
 def uses_frozen(task: Task) -> bool:

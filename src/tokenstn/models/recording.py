@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ Reading = Callable[..., Aimed]
 
 
 class Recorder:
-    """Plays back a reading ``(inputs …, views, blur) → Aimed``, recording it for every new shape of batch.
+    """Plays back a reading ``(*inputs, views, blur) → Aimed``, recording it for every new number and shape of inputs.
 
     The recordings share the memory of their intermediate results: what one of them gives is copied before the next.
     """
@@ -39,14 +40,14 @@ class Recorder:
         tracing = torch.compiler.is_compiling() or (images.is_cuda and torch.cuda.is_current_stream_capturing())
         return images.is_cuda and not torch.is_grad_enabled() and not tracing
 
-    def __call__(self, reading: Reading, inputs: Sequence[Tensor], views: int, blur: float = 0.0) -> Aimed:
+    def __call__(self, reading: Reading, *inputs: Tensor, views: int, blur: float = 0.0) -> Aimed:
         # a recording is of one way to compute: in autocast it holds the casts
         layout = tuple((given.shape, given.stride(), given.dtype, given.device) for given in inputs)
-        key = (reading.__name__, layout, views, blur, autocast_precision())
+        key = (layout, views, blur, autocast_precision())
         if key not in self._kept:
             if len(self._kept) >= MOST_SHAPES:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = _Recording(reading, inputs, views, blur, self._pool)
+            self._kept[key] = _Recording(partial(reading, views=views, blur=blur), inputs, self._pool)
             self._pool = self._kept[key].graph.pool()
         return self._kept[key](inputs)
 
@@ -59,7 +60,7 @@ class Recorder:
 class _Recording:
     """One graph, its inputs, and its output: images, and the numbers as one tensor ``(B, n)``, copied in one launch."""
 
-    def __init__(self, reading: Reading, inputs: Sequence[Tensor], views: int, blur: float, pool: Any) -> None:
+    def __init__(self, reading: Reading, inputs: Sequence[Tensor], pool: Any) -> None:
         self.inputs = [given.clone(memory_format=torch.preserve_format) for given in inputs]
         device = inputs[0].device
         here, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
@@ -67,11 +68,11 @@ class _Recording:
         with torch.cuda.device(device), autocast_to_record():
             with torch.cuda.stream(aside):
                 for _ in range(2):  # what is made at the first call, such as constants and workspaces, is not recorded
-                    self.like = reading(*self.inputs, views, blur)
+                    self.like = reading(*self.inputs)
             here.wait_stream(aside)
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-                aimed = reading(*self.inputs, views, blur)
+                aimed = reading(*self.inputs)
                 self.together = torch.cat([part.reshape(len(inputs[0]), -1) for part in _parts(aimed)], 1)
                 self.first = aimed[-1]
 

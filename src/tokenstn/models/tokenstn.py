@@ -282,29 +282,24 @@ class TokenSTN(nn.Module, Pretrained):
         """How many views there are to choose from, and by how many radians the belief is widened for that."""
         return (self.auto.most, math.radians(self.auto.spread_deg)) if views == "auto" else (views, 0.0)
 
-    def _aimed(self, images: Tensor, count: int, blur: float) -> Aimed:
-        raw = self.heads(images)
-        pose, found = aim(self.beliefs(raw), count, blur)
-        return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
-
-    def _aimed_again(self, images: Tensor, *rest: Any) -> Aimed:
-        """The same after more readings: between images, and views and blur, stand the raw numbers of the first one."""
-        *first, count, blur = rest
-        names = [primitive.name for primitive in self.primitives]
-        raw = read_again(self.localize, images, dict(zip(names, first, strict=True)))
-        pose, found = aim(self.beliefs(raw), count, blur)
+    def _aimed(self, images: Tensor, *first: Tensor, views: int, blur: float) -> Aimed:
+        """Where to look, after one reading; where the raw numbers ``first`` of that are given, after three more."""
+        names = (primitive.name for primitive in self.primitives)
+        before = dict(zip(names, first, strict=True)) if first else None
+        raw = self.heads(images) if before is None else read_again(self.localize, images, before)
+        pose, found = aim(self.beliefs(raw), views, blur)
         return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
 
     def _played_back(self, recorder: Recorder, images: Tensor, views: int | Literal["auto"]) -> Aimed:
         """Where to look, from recordings: of the first reading, and for images in doubt of the further ones."""
-        choice = self._choice(views)
-        aimed = recorder(self._aimed, (images,), *choice)
+        count, blur = self._choice(views)
+        aimed = recorder(self._aimed, images, views=count, blur=blur)
         rows = self._in_doubt(images, self.beliefs(aimed[0])) if views == "auto" else ()
         if len(rows) == 0:
             return aimed
         some = padded(rows, len(images))
-        again = recorder(self._aimed_again, (images[some], *(raw[some] for raw in aimed[0].values())), *choice)
-        return with_rows_of(aimed, again, rows)
+        first = [raw[some] for raw in aimed[0].values()]
+        return with_rows_of(aimed, recorder(self._aimed, images[some], *first, views=count, blur=blur), rows)
 
     def _looked(
         self,
