@@ -13,6 +13,7 @@ from lightning.pytorch import loggers
 from PIL import Image
 
 from tokenstn import Preprocessing, TokenSTN
+from tokenstn.baselines.tokenstn_pixels import TokenSTNPixels
 from tokenstn.data import ImageTable, UnreadableImageError
 from tokenstn.geometry import OneSidedScale, Pose, Rotation, warp
 from tokenstn.models.backbone import Backbone
@@ -124,6 +125,12 @@ def test_a_rectifier_learns_on_a_frozen_classifier_without_labels(tmp_path):
     losses = logged(tmp_path, "train/loss")
     assert len(losses) == long.epochs and losses[-1] < losses[0]
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"last.ckpt"}
+
+
+def test_a_rectifier_that_reads_pixels_is_trained_and_validated_like_one_that_reads_tokens(tmp_path):
+    model = TokenSTNPixels(PlainCNN(channels=1, classes=2), ("rotation",), input_size=(28, 28), preprocessing=PREPARED)
+    trained = train_rectifier(model, shapes(), replace(SHORT, epochs=2), tmp_path, machine=ONE_PROCESS)
+    assert {"val/loss", "val/upright", "val/posed", "train/loss"} <= trained.figures.keys()
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "default"])

@@ -17,7 +17,7 @@ from tokenstn.baselines.base import CommonOptions
 from tokenstn.baselines.pixels import PixelLocalizer
 from tokenstn.geometry import Primitive, as_primitives
 from tokenstn.models.tokenstn import DEFAULT_PRIMITIVES, TokenSTN
-from tokenstn.posteriors import Posterior, family_of
+from tokenstn.posteriors import family_of
 
 
 class TokenSTNPixels(TokenSTN):
@@ -46,10 +46,9 @@ class TokenSTNPixels(TokenSTN):
         device = next(self.classifier.parameters(), torch.zeros(())).device
         self.localizer = PixelLocalizer(channels, initial).to(device)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def localize(self, images: Tensor) -> dict[str, Posterior]:
+    def heads(self, images: Tensor) -> dict[str, Tensor]:
         assert self.localizer is not None
-        raw = self.localizer(images)
-        return {primitive.name: family(primitive, raw[primitive.name]) for primitive, family in self._families.items()}
+        return self.localizer(images)
 
     def save_pretrained(self, save_directory: str | PathLike[str], **_: Any) -> NoReturn:
         raise ValueError(f"tokenstn-pixels is an ablation, no model folder: nothing was written to {save_directory}")

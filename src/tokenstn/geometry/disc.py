@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tokenstn.geometry.constants import constant
+
 RIM = 0.85  # of the largest radius: the ring outside of this gives the colour around the disc
 
 
@@ -24,11 +26,18 @@ def hide_corners(images: Tensor) -> Tensor:
             [0., 0., 1., 0.],
             [0., 0., 0., 0.]])
     """
-    height, width = images.shape[-2:]
-    y = (2 * torch.arange(height, device=images.device) + 1 - height) / min(height, width)
-    x = (2 * torch.arange(width, device=images.device) + 1 - width) / min(height, width)
+    inside, rim = constant(_disc, *images.shape[-2:], like=images).unbind()
+    colour = (images * rim).sum((-2, -1), keepdim=True) / rim.sum()
+    return torch.where(inside.bool(), images, colour)
+
+
+def _disc(height: int, width: int, device: torch.device) -> Tensor:
+    """Which pixels lie in the disc, and which of them along its rim, ``(2, height, width)`` of 0 and 1.
+
+    Made once for each size: choosing pixels by a mask waits for a GPU to say how many there are.
+    """
+    y = (2 * torch.arange(height, device=device) + 1 - height) / min(height, width)
+    x = (2 * torch.arange(width, device=device) + 1 - width) / min(height, width)
     radius = torch.hypot(y[:, None], x)
     inside = radius <= 1
-    rim = (inside & (radius >= RIM * radius[inside].max())).to(images.dtype)
-    colour = (images * rim).sum((-2, -1), keepdim=True) / rim.sum()
-    return torch.where(inside, images, colour)
+    return torch.stack((inside, inside & (radius >= RIM * radius[inside].max())))

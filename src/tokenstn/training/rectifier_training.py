@@ -128,7 +128,11 @@ class RectifierTraining(Training):
         if len(images) == 0:
             return None
         posed, pose, _ = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
-        as_it_comes, moved = self.model.localize(images), self.model.localize(posed)
+        both = self.model.heads(torch.cat((images, posed)))  # read in one go
+        as_it_comes, moved = (
+            self.model.beliefs({name: raw[rows] for name, raw in both.items()})
+            for rows in (slice(None, len(images)), slice(len(images), None))
+        )
         measured: dict[str, Tensor] = {}
         if self.labelled and len(labelled_places(batch)):
             answers = {
