@@ -37,7 +37,7 @@ class AutoViews:
     """
 
     mass: float = 0.9
-    most: int = 8
+    most: int = 5
     sure: float | None = 2.5
     spread_deg: float = 20.0
     doubt: float | None = 0.5
