@@ -19,10 +19,12 @@ from typing import Any
 from results_page import COSTS_AS
 from results_page import read as read_results
 
+from tokenstn.evaluation.bench_results import BenchResults
+
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE, FOUND = ROOT / "docs" / "speed.md", ROOT / "docs" / "assets" / "speed.svg", ROOT / "results" / "speed"
 Found = dict[str, Any]
-EARLIER = "¹"  # beside figures that were taken before what the localizer reads was chosen anew
+OTHER_RUNS = "¹"  # beside figures that are not all of one run
 OURS = ("tokenstn", "tokenstn-default")
 CROWD = ("stn", "head-stn", "diffeo-stn", "diffeo-stn-skew", "polar", "logpolar")  # share a label in the figure
 LOWEST = 80.0  # percent that the figure reaches down to; what is below stands at its edge
@@ -109,9 +111,8 @@ def one_view() -> str:
     head = ("classifier", "on", "precision", "mode", "batch", "bare, ms", "one view, ms", "ratio")
     words = (
         "Where the host is slower than the GPU, as with the Swin at batch 64 in this run, what is recorded costs next "
-        f"to nothing. {EARLIER} The ViT was taken earlier: it read 2 layers at half resolution, as it did then, and "
-        "only at batch 64 with the kernel for the warp. The Swin's row is typed over from a run that was stopped after "
-        "it."
+        f"to nothing. {OTHER_RUNS} Each of a run of its own. The ViT at batch 256 read 2 layers at half resolution, as "
+        "it did then; its row at batch 64 and the Swin's are typed over from runs that ended before they wrote a file."
     )
     return "\n\n".join(["## One view", table(head, rows), words, *below])
 
@@ -144,7 +145,7 @@ def _call(row: Found) -> tuple[Any, ...]:
 
 def _how(row: Found) -> str:
     if row["compiled"]:
-        return f"compiled, {row['compiled']} {EARLIER}"
+        return f"compiled, {row['compiled']} {OTHER_RUNS}"
     return "eager, recorded" if "recorded" in row["way"] else "eager"
 
 
@@ -222,54 +223,33 @@ def growth() -> str:
 
 def accuracy() -> str:
     """Against cost: of views, of methods, and of shortcuts."""
-    parts = ["## Accuracy against cost", views(), methods()]
-    for name, what in (("eu-moths", "EU-Moths, fold 1, 8 rotations × 3 scales"), ("mnist", "MNIST, 16 rotations")):
-        command = f"python benchmarks/accuracy_and_cost.py train {name}, then time {name}"
-        found = read(name)
-        if found is None:
-            parts.append(not_yet(f"each shortcut on {what}", command))
-            continue
-        rows = [
-            (way, f"{row['upright']:.2f}", f"{row['orbit']:.2f}",
-             *(f"{cost['ms']:.3f} ({cost['ratio']:.2f}×)" for cost in row.get("cost", {}).values()))
-            for way, row in found["ways"].items()
-        ]  # fmt: skip
-        head = ("way", "upright, %", "orbit, %", *(f"ms an image, {p}" for p in _precisions(found)))
-        parts += [f"### {what}", table(head, rows), about(found, command)]
-    return "\n\n".join(parts)
+    return "\n\n".join(["## Accuracy against cost", views(), methods(), shortcuts()])
 
 
 def views() -> str:
     """One, several, and as many as needed."""
-    before, large, results = read("eu_moths_views"), read("h200_auto_256"), read_results(FOUND.parent, "moths-views")
-    near_small, near_large = read("h200_near_64"), read("h200_near_256")  # views 10° apart
-    assert before is not None and large is not None and results is not None
-    assert near_small is not None and near_large is not None
+    large, small, results = read("h200_auto_256"), read("h200_methods"), read_results(FOUND.parent, "moths-views")
+    assert large is not None and small is not None and results is not None
     rows = []
-    for row in ("four-1", "four-2", "four-4", "four-10-views", "four-belief", "four-10", "four", "six"):
+    for row in ("four-1", "four-2", "four-4", "four-10-views", "four-belief", "four-eight", "four", "six"):
         cells = [cell.orbits["roto-scale"] for cell in results.cells_of(row, "eu-moths")]
         title = next(one.title for one in results.rows if one.name == row)
         used = fmean(cell.views or 1.0 for cell in cells)
         cost = f"{large['rows'][row]['ratio']:.2f}×" if row in large["rows"] else "–"
         upright, orbit = (100 * fmean(values) for values in zip(*((c.upright, c.mean) for c in cells), strict=True))
         rows.append((title, f"{upright:.1f}", f"{orbit:.1f}", f"{used:.1f}", cost))
-    ways = before["ways"]
     words = (
         "EU-Moths, fold 1, 8 rotations × 3 scales, a ViT-S/14 at 196 pixels, three seeds, in bfloat16. “As many as "
-        "needed, 20° apart” is `auto`; it reads four images in ten again. The cost is that of the recorded model "
-        f"beside the bare classifier at batch {large['batch']}, with the weights of the first seed, measured in one "
-        f"run for two of the rows. Ten views cost {near_large['rows']['four-ten']['ratio']:.2f}× in an earlier run. At "
-        "batch 64 a network of this size leaves the GPU waiting for the host, so that every further call of the "
-        "classifier costs as much as the first however "
-        f"few images it is about: {near_small['rows']['four']['ratio']:.2f}× for as many as needed when they were 10° "
-        f"apart. What half precision costs: {ways['auto']['orbit']:.2f} % in bfloat16 and "
-        f"{ways['auto, float32']['orbit']:.2f} % in "
-        "float32 with one seed, then."
+        "needed” is `auto`; it reads four images in ten again. The cost is that of the recorded model beside the bare "
+        f"classifier at batch {large['batch']}, with the weights of the first seed, in turns in one run. At batch "
+        f"{small['batch']} a network of this size leaves the GPU waiting for the host, so that every further call of "
+        "the classifier costs as much as the first however few images it is about: as many as needed cost "
+        f"{small['rows']['four']['ratio']:.2f}×."
     )
     head = ("views", "upright, %", "orbit, %", "views on average", f"cost, batch {large['batch']}")
     command = (
-        "tokenstn bench moths-views; "
-        "python benchmarks/cost_of_methods.py moths-views:vanilla,four,four-1 --batch 256 --seconds 0.3"
+        "tokenstn bench moths-views; python benchmarks/cost_of_methods.py "
+        "moths-views:vanilla,four,four-eight,four-1,four-2,four-4,four-10-views,six --batch 256 --seconds 0.6"
     )
     return "\n\n".join(["### How many views", words, table(head, rows), about(large, command)])
 
@@ -291,9 +271,7 @@ def methods() -> str:
         "EU-Moths, fold 0, 16 rotations × 3 scales: right answers in percent, as among the [results](results.md), and "
         f"milliseconds an image at batch {found['batch']} in {found['precision']}, all in turns in one run. Ours with "
         "as many views as needed. Rows that share a network and its number of views share a cost; that of ours depends "
-        "on the weights, that of the others does not. Ours were timed when views were 10° apart, 2.4 on average "
-        "instead of 2.2, and an image in doubt was not yet read again from a recording. The package equiadapt was "
-        "timed and not trained."
+        "on the weights, that of the others does not. The package equiadapt was timed and not trained."
     )
     command = (
         "python benchmarks/cost_of_methods.py moths-views:vanilla,four,four-1,four-2,four-4,four-10-views,six "
@@ -316,8 +294,44 @@ def roto_scale() -> dict[str, tuple[str, float]]:
     return {row.name: (row.title, 100 * fmean(each)) for row, each in means.items()}
 
 
-def _precisions(found: Found) -> list[str]:
-    return list(found["ways"]["vanilla"]["cost"])
+def shortcuts() -> str:
+    """What each one costs over the orbit, in points."""
+    photos, digits = read("eu_moths_views"), read("mnist_shortcuts")
+    localizers, views = (read_results(FOUND.parent, name) for name in ("moths-localizer", "moths-views"))
+    assert photos is not None and digits is not None and localizers is not None and views is not None
+
+    def paired(results: BenchResults, row: str, sign: int = 1) -> str:
+        one = next(c for c in results.comparisons if (c.row, c.orbit) == (row, "roto-scale"))
+        value, low, high = (100 * sign * end for end in vars(one.difference).values())
+        return f"{value:+z.1f} ({min(low, high):+z.1f} … {max(low, high):+z.1f})"
+
+    def beside(found: Found, way: str, other: str) -> str:
+        return f"{found['ways'][way]['orbit'] - found['ways'][other]['orbit']:+z.2f}"
+
+    def mean(row: str) -> float:
+        return 100 * fmean(cell.orbits["roto-scale"].mean for cell in localizers.cells_of(row, "eu-moths"))
+
+    small, pooled = "4 layers on an image of 0.36, 5 × 5 tokens", f"{mean('two-half-5') - mean('two-half'):+z.1f}"
+    rows = [
+        (f"{small}, instead of 6 on the whole image, 14 × 14", paired(views, "six", -1), "–"),
+        (f"{small}, instead of 6 on one of half, 7 × 7", paired(localizers, "four"), "–"),
+        ("2 layers instead of 6, both on an image of half", paired(localizers, "two-half"), "–"),
+        ("5 × 5 tokens instead of 7 × 7, of 2 layers on an image of half", pooled, "–"),
+        ("an image of half instead of the whole one, 2 layers", "–", beside(digits, "half resolution", "auto")),
+        ("5 views at most instead of 8", paired(views, "four-eight", -1), "–"),
+        ("bfloat16 instead of float32", *(beside(found, "auto", "auto, float32") for found in (photos, digits))),
+    ]  # fmt: skip
+    rows = [[cell.replace("-", "−") for cell in row] for row in rows]
+    words = (
+        "Points over the orbit. EU-Moths, fold 1: three seeds, where there is an interval paired; the precision with "
+        f"one seed. {digits['data']}, {digits['orbit']}: one seed. By default an image of up to 64 pixels is read "
+        "whole, and a ViT's first third on a smaller image."
+    )
+    command = (
+        "tokenstn bench moths-localizer; tokenstn bench moths-views; python benchmarks/accuracy_and_cost.py train mnist"
+    )
+    head = ("shortcut", "EU-Moths", "MNIST")
+    return "\n\n".join(["### What shortcuts cost", words, table(head, rows), about(digits, command)])
 
 
 def training() -> str:
@@ -378,7 +392,7 @@ def draw() -> None:
         if row not in CROWD:
             words = title if right >= LOWEST else f"{title} ({right:.0f} %)"
             axes.annotate(words, place, textcoords="offset points", xytext=(6, -3), fontsize=7)
-    axes.annotate("STN, Head-STN, Diffeo-STN,\nPolar, LogPolar", (0.15, 85.3), fontsize=7)
+    axes.annotate("STN, Head-STN, Diffeo-STN,\nPolar, LogPolar", (0.105, 85.2), fontsize=7)
     axes.set(
         xscale="log",
         ylim=(LOWEST - 0.5, 90),
