@@ -77,7 +77,7 @@ def timed(
     with profiled() as profiler:
         start = time.perf_counter()
         if kind == "rectifier":
-            model = with_rectifier(TokenSTN(classifier, primitives=()), recipe, None, None, None)
+            model = with_rectifier(TokenSTN(classifier, primitives=()), recipe)
             engine.train_rectifier(model, table, recipe, out, labelled=False, machine=machine)
         else:
             engine.train_classifier(TokenSTN(classifier, primitives=()), table, recipe, out, machine=machine)

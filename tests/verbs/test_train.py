@@ -53,6 +53,14 @@ def turned_at_random(table: ImageTable) -> ImageTable:
     return replace(table, items=turned)
 
 
+def test_what_the_localizer_reads_is_what_was_asked_for_or_what_suits_the_classifier():
+    bare = TokenSTN(timm.create_model("vit_tiny_patch16_224", num_classes=2), primitives=())
+    usual = steps.with_rectifier(bare, CLASSIFIER)
+    assert (usual.shared, usual.localization_size, usual.localization_tokens) == (4, 0.36, 5)
+    asked = steps.with_rectifier(bare, CLASSIFIER, ["rotation"], 6, 1.0, 14)
+    assert (asked.shared, asked.localization_size, asked.localization_tokens) == (6, 1.0, 14)
+
+
 @pytest.mark.parametrize("lying", ["upright", "turned at random"])
 def test_auto_tells_upright_digits_from_turned_ones(tmp_path, lying):
     table = split_table(open_images("digits"))
@@ -61,7 +69,7 @@ def test_auto_tells_upright_digits_from_turned_ones(tmp_path, lying):
     assert not ready
     settings = replace(CLASSIFIER, epochs=8, batch_size=32)
     train_classifier(bare, table, settings, tmp_path, machine=Machine("cpu", 1, progress=False))
-    model = steps.with_rectifier(bare, CLASSIFIER, ["rotation"], 2, None)
+    model = steps.with_rectifier(bare, CLASSIFIER, ["rotation"], 2)
     out = Console(record=True, width=300, file=io.StringIO())
     assert steps.checks_before("auto", model, table, tmp_path, out) == (lying == "upright")
     said = out.export_text()

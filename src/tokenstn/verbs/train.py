@@ -31,6 +31,7 @@ def train(
     input_size: int | None = None,
     shared: int | str | None = None,
     localization_size: int | float | None = None,
+    localization_tokens: int | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     rate: float | None = None,
@@ -74,6 +75,8 @@ def train(
             and 2 of others when left out.
         localization_size: pixels of the shorter side at which the localizer reads, or a share of the input such as 0.4;
             when left out 0.36 for a plain ViT, half for others, all of it for images of up to 64 pixels.
+        localization_tokens: how many tokens along the shorter side it looks at, means of neighbours where there are
+            more; 5 when left out, 14 for images of up to 64 pixels.
         epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,200 steps.
         batch_size: of both; the recipe's when left out.
         rate: peak learning rate of the rectifier; the recipe's when left out.
@@ -149,7 +152,7 @@ def train(
     bare, ready = find_classifier(classifier, table, pretrained, weights, input_size, labels)
     if ready and not labels and bare.classes != table.classes:
         table = unlabelled_for(bare, table, outputs_of(bare))
-    model = steps.with_rectifier(bare, settings, primitives, shared, localization_size)
+    model = steps.with_rectifier(bare, settings, primitives, shared, localization_size, localization_tokens)
     labelled = labels and bool(table.classes)
     console = steps.console()
     device = steps.device_of(machine)

@@ -61,9 +61,10 @@ def enough_epochs(settings: Recipe, images: int) -> Recipe:
 def with_rectifier(
     bare: TokenSTN,
     settings: Recipe,
-    primitives: list[str] | None,
-    shared: int | str | None,
-    localization_size: float | None,
+    primitives: list[str] | None = None,
+    shared: int | str | None = None,
+    localization_size: float | None = None,
+    localization_tokens: int | None = None,
 ) -> TokenSTN:
     """The bare model with a fresh rectifier in front, as the recipe and the person ask for it."""
     usual = usual_reading(bare.classifier, bare.backbone.input_size)
@@ -73,7 +74,7 @@ def with_rectifier(
         settings.posterior,
         usual.shared if shared is None else shared,
         usual.localization_size if localization_size is None else localization_size,
-        localization_tokens=usual.localization_tokens,
+        localization_tokens=usual.localization_tokens if localization_tokens is None else localization_tokens,
         input_size=bare.backbone.input_size,
         multi_label=bare.multi_label,
         preprocessing=bare.preprocessing,
