@@ -26,7 +26,16 @@ PAGE, FIGURE, FOUND = ROOT / "docs" / "speed.md", ROOT / "docs" / "assets" / "sp
 Found = dict[str, Any]
 OTHER_RUNS = "¹"  # beside figures that are not all of one run
 OURS = ("tokenstn", "tokenstn-default")
-CROWD = ("stn", "head-stn", "diffeo-stn", "diffeo-stn-skew", "polar", "logpolar")  # share a label in the figure
+CROWD = (
+    "stn",
+    "head-stn",
+    "diffeo-stn",
+    "diffeo-stn-skew",
+    "polar",
+    "logpolar",
+    "canprior-g",
+    "canprior-s",
+)  # share a label in the figure
 LOWEST = 80.0  # percent that the figure reaches down to; what is below stands at its edge
 
 HEAD = """# Speed
@@ -392,7 +401,7 @@ def draw() -> None:
         if row not in CROWD:
             words = title if right >= LOWEST else f"{title} ({right:.0f} %)"
             axes.annotate(words, place, textcoords="offset points", xytext=(6, -3), fontsize=7)
-    axes.annotate("STN, Head-STN, Diffeo-STN,\nPolar, LogPolar", (0.105, 85.2), fontsize=7)
+    axes.annotate("STN, Head-STN, Diffeo-STN,\nPolar, LogPolar, CanPrior", (0.105, 85.2), fontsize=7)
     axes.set(
         xscale="log",
         ylim=(LOWEST - 0.5, 90),
