@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint types architecture pytest browser install docs lowest audit quickstart picture clean
+.PHONY: test fast lint types architecture pytest browser install docs lowest audit quickstart picture clean
 
 test: lint types architecture pytest
+
+# what a change is tried with, in under ten minutes on two cores: all but the tests that are marked slow
+fast: lint types architecture
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not slow"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -203,6 +203,7 @@ def test_what_was_judged_with_another_training_of_a_frozen_classifier_is_judged_
     assert weights == {before["vanilla"]["classifier_sha256"]}
 
 
+@pytest.mark.slow
 def test_a_killed_bench_goes_on_where_it_was(tmp_path):
     path = written(tmp_path, tiny(methods=rows("vanilla", "augmented", "tta", "stn")))
     call = {"experiment": path, "out": str(tmp_path / "results"), "cache": str(tmp_path / "cache"), **QUIET}

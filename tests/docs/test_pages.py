@@ -8,11 +8,13 @@ from tokenstn.data.open import ACCEPTED
 from .pages import OTHERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", OTHERS)
 def test_the_page_runs(page):
     assert any(output.strip() for output in ran_page(page).outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in OTHERS if page.startswith("contributing/")])
 def test_the_examples_of_the_contributors_guide_pass_their_own_tests(page):
     said = [output for output in ran_page(page).outputs if " passed in " in output]

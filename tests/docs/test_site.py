@@ -21,6 +21,7 @@ from .pages import RUN
 pytest.importorskip("material", reason="mkdocs-material is not installed")
 pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed")
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 ROOMS = ("geometry", "posteriors", "models", "data", "training", "baselines")
 # makers of small variants and plain constants, which their class or their reader describes

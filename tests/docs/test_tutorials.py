@@ -5,6 +5,8 @@ from pagerun.execute import ran_page
 
 from .pages import TUTORIALS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("page", TUTORIALS)
 def test_the_tutorial_runs(page):

@@ -22,6 +22,7 @@ from tokenstn.models import MedViT, Preprocessing
 
 from ..models.classifiers import PlainCNN, settle_batch_norm, shake, small_vit
 
+pytestmark = pytest.mark.slow
 SIDE = 56
 PREPARED = Preprocessing((SIDE, SIDE), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "crop", 0.9)
 CLASSIFIERS = {

@@ -322,6 +322,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_of_twice_the_batch(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(TWO_PROCESSES.format(root=str(Path(__file__).parents[2])))

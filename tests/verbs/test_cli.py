@@ -81,6 +81,7 @@ class PowerCutError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_and_ends_with_the_same_model(run, digits, tmp_path, monkeypatch):
     out = tmp_path / "stopped"
 

@@ -28,6 +28,7 @@ def numbers(value, path=""):
         yield path, value
 
 
+@pytest.mark.slow
 def test_an_exported_file_is_evaluated_with_the_figures_of_the_original(tmp_path, capsys):
     digits = str(made().digits)
     found = tokenstn.evaluate(str(made().file), digits, out=str(tmp_path / "onnx"), **SMALL)
