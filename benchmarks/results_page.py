@@ -49,10 +49,10 @@ and on BreastMNIST, test images, over 16 rotations, four seeds of another traini
 views, 20° apart. Bicubic reading gains on turned images, which were blurred once before, what it loses on images as
 they come; a closer look gains on moths and loses where the object fills the image.
 """
-TRIED_BY_COUNTING = """From the answers to thirty views of every photo of that fold, one seed, beside 81.8 % with as many as needed, then 10°
-apart: mirrored views as well gave 0.0 to +0.1 points, votes weighed by their confidence +0.1 to +0.2, means of
-logarithms −0.2 to −0.1, the mean of all thirty +0.5. One view at the true pose is right on 79.3 %, one at the estimated
-pose on 80.0 %: it is not the pose that is missing.
+TRIED_BY_COUNTING = """From the answers to thirty views of every photo of that fold, one seed, beside 81.8 % with as
+many as needed, then 10° apart: mirrored views as well gave 0.0 to +0.1 points, votes weighed by their confidence +0.1
+to +0.2, means of logarithms −0.2 to −0.1, the mean of all thirty +0.5. One view at the true pose is right on 79.3 %,
+one at the estimated pose on 80.0 %: it is not the pose that is missing.
 """
 QUESTIONS = {
     "rotmnist": "Does a classifier that has only seen upright digits, and stays frozen, read them at every angle?",
