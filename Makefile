@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# a file of tests stays in one process, so that what it prepares is prepared once
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 .PHONY: test fast lint types architecture pytest browser install docs lowest audit quickstart picture clean
 
 test: lint types architecture pytest
 
 # what a change is tried with, in under ten minutes on two cores: all but the tests that are marked slow
-fast: lint types architecture
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not slow"
+fast: lint types architecture browser
+	$(PYTEST) -m "not slow"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -22,9 +24,8 @@ types: $(INSTALLED)
 architecture: $(INSTALLED)
 	$(BIN)/lint-imports
 
-# a file of tests stays in one process, so that what it prepares is prepared once
 pytest: $(INSTALLED) browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(PYTEST)
 
 # Debian's Chromium, for the tests that open a report; elsewhere install it yourself, or they are skipped
 browser:

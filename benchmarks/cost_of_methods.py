@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accuracy_and_cost import moved_photos
 from equiadapt_peer import Canonicalized
+from shortcuts import moved_photos
 from timing import in_turns, write
 
 from tokenstn.benchmark.cache import WEIGHTS, Cache

@@ -1,6 +1,6 @@
 """An outside peer: the package equiadapt, whose equivariant network turns an image upright before the classifier.
 
-It is no dependency: ``pip install equiadapt`` beside tokenstn, and ``accuracy_and_cost.py`` has a row for it.
+It is no dependency: ``pip install equiadapt`` beside tokenstn, and ``shortcuts.py`` has a row for it.
 """
 
 from __future__ import annotations

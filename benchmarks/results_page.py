@@ -116,12 +116,17 @@ def tried(found: Path) -> list[str]:
         return []
     ways = json.loads((found / "tried.json").read_text(encoding="utf-8"))["ways"]
     places = list(next(iter(ways.values())))
-    head = ["", *(f"{place}, {figure}" for place in places for figure in ("upright", "orbit"))]
-    lines = [head, ["---"] * len(head)]
-    for way, figures in ways.items():
-        means = (f"{fmean(figures[place][figure]):.1f}" for place in places for figure in ("upright", "orbit"))
-        lines.append([way, *means])
-    return [TRIED.strip(), "\n".join(f"| {' | '.join(line)} |" for line in lines), TRIED_BY_COUNTING.strip()]
+    columns = [(place, figure) for place in places for figure in ("upright", "orbit")]
+    rows = [(way, *(f"{fmean(seen[place][figure]):.1f}" for place, figure in columns)) for way, seen in ways.items()]
+    head = ("", *(f"{place}, {figure}" for place, figure in columns))
+    return [TRIED.strip(), table(head, rows), TRIED_BY_COUNTING.strip()]
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown; all columns but the first to the right."""
+    head = list(head)
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def section(found: Path, name: str) -> str:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from results_page import COSTS_AS
+from results_page import COSTS_AS, table
 from results_page import read as read_results
 
 from tokenstn.evaluation.bench_results import BenchResults
@@ -26,16 +25,8 @@ PAGE, FIGURE, FOUND = ROOT / "docs" / "speed.md", ROOT / "docs" / "assets" / "sp
 Found = dict[str, Any]
 OTHER_RUNS = "¹"  # beside figures that are not all of one run
 OURS = ("tokenstn", "tokenstn-default")
-CROWD = (
-    "stn",
-    "head-stn",
-    "diffeo-stn",
-    "diffeo-stn-skew",
-    "polar",
-    "logpolar",
-    "canprior-g",
-    "canprior-s",
-)  # share a label in the figure
+# share a label in the figure
+CROWD = ("stn", "head-stn", "diffeo-stn", "diffeo-stn-skew", "polar", "logpolar", "canprior-g", "canprior-s")
 LOWEST = 80.0  # percent that the figure reaches down to; what is below stands at its edge
 
 HEAD = """# Speed
@@ -76,13 +67,6 @@ def read(name: str) -> Found | None:
     """What a benchmark has found, None where it has not been run."""
     path = FOUND / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table in Markdown; all columns but the first to the right."""
-    head = list(head)
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def about(found: Found, command: str) -> str:
@@ -336,9 +320,7 @@ def shortcuts() -> str:
         f"one seed. {digits['data']}, {digits['orbit']}: one seed. By default an image of up to 64 pixels is read "
         "whole, and a ViT's first third on a smaller image."
     )
-    command = (
-        "tokenstn bench moths-localizer; tokenstn bench moths-views; python benchmarks/accuracy_and_cost.py train mnist"
-    )
+    command = "tokenstn bench moths-localizer; tokenstn bench moths-views; python benchmarks/shortcuts.py mnist"
     head = ("shortcut", "EU-Moths", "MNIST")
     return "\n\n".join(["### What shortcuts cost", words, table(head, rows), about(digits, command)])
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import timm
 import torch
-from accuracy_and_cost import SETUPS, Setup, judged, machine_of, reading, shortened_by
+from shortcuts import SETUPS, Setup, judged, machine_of, reading, shortened_by
 from timing import write
 
 from tokenstn import TokenSTN

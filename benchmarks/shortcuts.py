@@ -1,17 +1,15 @@
-"""Accuracy on turned images against milliseconds: our method with its shortcuts, and others, on the same classifier.
+"""Accuracy on turned images: our method with its shortcuts, and others, on the same classifier.
 
-    python benchmarks/accuracy_and_cost.py train eu-moths --assets .assets --out runs/accuracy_and_cost
-    python benchmarks/accuracy_and_cost.py time eu-moths --out runs/accuracy_and_cost
+    python benchmarks/shortcuts.py mnist --assets .assets --out runs/shortcuts
 
-``train`` trains a classifier, the rectifiers and an STN in front of it, and judges all of them; ``time`` takes the
-times of all ways in turns, on a machine that does nothing else, and writes everything to results/speed/NAME.json.
-EU-Moths: trained on folds 2 and 3, judged on fold 1, which is where things are chosen; MNIST: on 2,000 test digits.
+Trains a classifier, the rectifiers and an STN in front of it, judges all of them, and writes what is known so far to
+results/speed/NAME_shortcuts.json. What each costs is measured by ``cost_of_methods.py``. EU-Moths: trained on folds 2
+and 3, judged on fold 1, which is where things are chosen; MNIST: on 2,000 test digits.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from equiadapt_peer import Canonicalized, trained_peer
-from timing import in_turns, write
+from equiadapt_peer import trained_peer
+from timing import write
 from torch import Tensor
 
 import tokenstn
@@ -32,14 +30,12 @@ from tokenstn.data import ImageTable, open_images
 from tokenstn.evaluation.evaluate import evaluate
 from tokenstn.evaluation.photos import PhotoOrbit, load_photos
 from tokenstn.geometry import Group, OneSidedScale, Shear, group
-from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.models.pretrained import from_weights
 from tokenstn.models.reading import usual_reading
 from tokenstn.training.engine import Machine, train_classifier, train_rectifier, train_rival
 from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED, RECIPES, Recipe
 from tokenstn.training.small_vit import small_vit
 
-BATCH = 64
 PEER_STEPS = 1200  # as many as a rectifier gets on a small set
 VIEWS = (1, 2, 4, 10)
 
@@ -100,29 +96,28 @@ SETUPS = {"eu-moths": eu_moths, "mnist": mnist}
 
 
 def main() -> None:
-    """Parse, and train or time."""
+    """Parse, train, judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=("train", "time"))
     parser.add_argument("name", choices=tuple(SETUPS))
     parser.add_argument("--assets", type=Path, default=Path(".assets"))
-    parser.add_argument("--out", type=Path, default=Path("runs/accuracy_and_cost"))
+    parser.add_argument("--out", type=Path, default=Path("runs/shortcuts"))
     parser.add_argument("--results", type=Path, default=Path("results/speed"))
     parser.add_argument("--epochs", type=float, default=1.0, help="a share of them, to try it out")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     torch.set_float32_matmul_precision("high")
-    folder, setup = options.out / options.name, SETUPS[options.name](options.assets)
-    (train if options.step == "train" else take_times)(setup, folder, options)
+    train(SETUPS[options.name](options.assets), options.out / options.name, options)
 
 
 def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
-    """Train everything, judge everything, and keep models and accuracies in the folder."""
+    """Train everything and judge everything; models are kept in the folder, accuracies among the results."""
     machine, shortened = machine_of(options.device), partial(shortened_by, options.epochs)
     torch.manual_seed(0)
     bare = setup.classifier()
     train_classifier(bare, setup.table, shortened(setup.fine), folder / "training" / "classifier", machine=machine)
     bare.save_pretrained(folder / "classifier")
     found: dict[str, Any] = {}
+    keep = partial(kept, found, setup, options)
     for name, different in setup.rectifiers.items():
         torch.manual_seed(0)
         model = TokenSTN(
@@ -137,6 +132,7 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
             found |= {f"{views} views" if views > 1 else "1 view": judge(views) for views in VIEWS}
             found["auto, float32"] = judge("auto", half=False)
         found["auto" if name == "tokenstn" else name] = judge("auto")
+        keep()
     judge_rival = partial(judged, setup, device=options.device)
     for name in ("vanilla", "tta", "its"):
         found[name] = judge_rival(rival(name, bare, setup).to(options.device))
@@ -144,17 +140,20 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     joint = replace(shortened(setup.fine), classifier="joint", rate=1e-4, head_rate=None, mirror=False)
     train_rival(stn, setup.table, joint, folder / "training" / "stn", augmentation=setup.moves, machine=machine)
     found["stn"] = judge_rival(stn.to(options.device))
-    keep(found, folder)
+    keep()
     if find_spec("equiadapt") is not None:
         before, steps = tokenstn.load(folder / "classifier"), max(1, round(options.epochs * PEER_STEPS))
         peer = trained_peer(before, setup.table, options.device, steps)  # the STN has changed the classifier
         found["equiadapt"] = judged_alone(setup, peer, options.device)
-        keep(found, folder)
+        keep()
 
 
-def keep(found: dict[str, Any], folder: Path) -> None:
+def kept(found: dict[str, Any], setup: Setup, options: argparse.Namespace) -> None:
     """Write down what was found so far."""
-    (folder / "accuracy.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    images = len(setup.table.split(setup.split))
+    about = {"data": f"{setup.table.name}, {images:,} images", "orbit": str(setup.orbit), "seed": 0}
+    path = options.results / f"{options.name.replace('-', '_')}_shortcuts.json"
+    write(path, options.device, {**about, "ways": found})
 
 
 def reading(bare: TokenSTN) -> dict[str, Any]:
@@ -218,39 +217,6 @@ def moved_photos(table: ImageTable, rows: Tensor, how: Preprocessing, orbit: Gro
     for element in range(1, min(len(orbit), len(rows))):
         images[element :: len(orbit)] = every[element][element :: len(orbit)]
     return images
-
-
-@torch.inference_mode()
-def take_times(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
-    """Milliseconds of every way on a batch of turned images, all in turns, beside its accuracy."""
-    accuracy, device = json.loads((folder / "accuracy.json").read_text(encoding="utf-8")), options.device
-    models = {name: tokenstn.load(folder / name.replace(" ", "-")) for name in setup.rectifiers}
-    models = {name: model.to(device).eval().record() for name, model in models.items()}
-    bare, ours = models["tokenstn"].classifier, models["tokenstn"]
-    how, rows = preprocessing_of(ours), setup.table.split(setup.split)[:BATCH]
-    images = moved_photos(setup.table, rows, how, setup.orbit, device)
-    ways: dict[str, Callable[[], Any]] = {"vanilla": partial(bare, images), "auto": partial(ours, images, views="auto")}
-    ways |= {f"{n} views" if n > 1 else "1 view": partial(ours, images, views=n) for n in VIEWS}
-    ways |= {name: partial(model, images, views="auto") for name, model in models.items() if name != "tokenstn"}
-    for name in ("tta", "its", "stn"):
-        ways[name] = partial(rival(name, ours, setup).to(device).eval(), images)
-    if "equiadapt" in accuracy:
-        pixels = (images.shape[1], images.shape[2], images.shape[3])
-        peer = Canonicalized(bare, pixels, device, how).eval()
-        ways["equiadapt"] = partial(peer, images)
-    found = {}
-    for half in (True, False) if device == "cuda" else (False,):
-        with torch.autocast(device, torch.bfloat16, enabled=half):
-            took, _ = in_turns(ways, device, 1.0)
-        used = float((ours(images, views="auto").views.weights > 0).sum(1).float().mean())
-        precision = "bfloat16" if half else "float32"
-        for way, milliseconds in took.items():
-            row = {"ms": round(milliseconds / BATCH, 4), "ratio": round(milliseconds / took["vanilla"], 3)}
-            found.setdefault(way, {**accuracy[way], "cost": {}})["cost"][precision] = row
-            print(f"{way:18} {precision:9} {row['ms']:8.4f} ms {row['ratio']:7.3f}× {accuracy[way]['orbit']:6.2f} %")
-    found["auto, float32"] = accuracy["auto, float32"]
-    about = {"data": setup.table.name, "orbit": str(setup.orbit), "batch": BATCH, "auto_views": round(used, 2)}
-    write(options.results / f"{options.name}.json", device, {**about, "ways": found})
 
 
 if __name__ == "__main__":
