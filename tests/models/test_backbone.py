@@ -237,3 +237,16 @@ def test_patches_are_embedded_as_the_classifier_embeds_them(name):
     images = torch.randn(2, 3, 67, 96)
     torch.testing.assert_close(product(images), classifier.patch_embed.proj(images), atol=1e-5, rtol=1e-5)
     assert product.weight is classifier.patch_embed.proj.weight
+
+
+@pytest.mark.parametrize("options", [{}, {"no_embed_class": True}, {"class_token": False, "global_pool": "avg"}])
+def test_positions_at_another_size_are_those_of_timm(options):
+    classifier = small_vit(**options).eval()
+    nn.init.normal_(classifier.pos_embed)
+    read = Backbone(classifier, shared=1)
+    height, width = (side * 3 // 4 for side in read.input_size)
+    images = torch.rand(2, 3, height, width)
+    able = small_vit(**options, dynamic_img_size=True).eval()
+    able.load_state_dict(classifier.state_dict())
+    (expected,) = able.forward_intermediates(images, indices=[0], norm=False, intermediates_only=True)
+    torch.testing.assert_close(read.tokens(images), expected)

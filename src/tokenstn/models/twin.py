@@ -9,11 +9,17 @@ loads or trains the twin, and changing an attribute of the twin leaves the class
 from __future__ import annotations
 
 import copy
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import torch
 from timm.layers.format import Format
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tokenstn.geometry.constants import constant
 
 
 def twin_of(module: nn.Module) -> nn.Module:
@@ -33,6 +39,8 @@ def accept_any_size(twin: Any) -> None:
         twin.dynamic_img_size = True
         patch_embed.flatten = False
         patch_embed.output_fmt = Format.NHWC
+        if type(twin)._pos_embed is VisionTransformer._pos_embed:
+            object.__setattr__(twin, "_pos_embed", partial(_add_positions, twin))
     rope = getattr(twin, "rope", None)
     if getattr(rope, "pos_embed", None) is not None:  # rotary positions, cached for one grid
         del twin.rope
@@ -63,6 +71,29 @@ class PatchProduct(nn.Module):
         patches = images[..., : rows * high, : columns * wide].reshape(batch, channels, rows, high, columns, wide)
         patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3)
         return functional.linear(patches, self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+
+
+def _add_positions(twin: Any, tokens: Tensor) -> Tensor:
+    """What timm's ViT does at another size, tokens ``(B, h, w, D)`` → ``(B, n, D)``: one product instead of ten steps."""
+    learned, given, wanted = twin.pos_embed, tuple(twin.patch_embed.grid_size), tuple(tokens.shape[1:3])
+    if learned is None or given == wanted or torch.compiler.is_compiling():  # a traced graph keeps no weights
+        return VisionTransformer._pos_embed(twin, tokens)
+    front = learned.shape[1] - given[0] * given[1]  # tokens that have no place, such as that of the class
+    with torch.autocast(tokens.device.type, enabled=False):
+        places = learned[:, front:].float()
+        places = (constant(_resampling, given, wanted, like=places) @ places).to(learned.dtype)
+    positions = torch.cat((learned[:, :front], places), 1) if front else places
+    fixed = SimpleNamespace(
+        cls_token=twin.cls_token, reg_token=twin.reg_token, pos_embed=positions, dynamic_img_size=False,
+        no_embed_class=twin.no_embed_class, pos_drop=twin.pos_drop,
+    )  # fmt: skip
+    return VisionTransformer._pos_embed(fixed, tokens.flatten(1, 2))  # pyright: ignore[reportArgumentType]
+
+
+def _resampling(given: tuple[int, int], wanted: tuple[int, int], device: torch.device) -> Tensor:
+    """Weights ``(wanted tokens, given tokens)`` of timm's bicubic resampling of a grid."""
+    each = torch.eye(given[0] * given[1], device=device).unflatten(1, given).unsqueeze(0)
+    return functional.interpolate(each, wanted, mode="bicubic", antialias=True)[0].flatten(1).T
 
 
 def _is_patch_convolution(module: Any) -> bool:
