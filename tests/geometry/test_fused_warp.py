@@ -53,15 +53,43 @@ def largest_difference(case: int, device: str) -> float:
     return max((found.float() - plain.float()).abs().max().item() for found in fused)
 
 
+def in_the_interpreter(code: str) -> None:
+    """Run a statement that uses this file where Triton interprets its kernels, which needs no GPU."""
+    before = "import os, sys; sys.path.insert(0, os.getcwd())\nfrom tests.geometry.test_fused_warp import *\n"
+    done = subprocess.run(
+        [sys.executable, "-c", before + code], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
 @needs_triton
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
 def test_the_kernel_is_the_plain_warp_in_the_interpreter():
-    code = "import os, sys; sys.path.insert(0, os.getcwd())\nfrom tests.geometry.test_fused_warp import *\n"
-    code += "assert all(largest_difference(case, 'cpu') <= CASES[case][-1] for case in range(len(CASES)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    in_the_interpreter("assert all(largest_difference(case, 'cpu') <= CASES[case][-1] for case in range(len(CASES)))")
+
+
+def compiled_operations() -> set[str]:
+    """Compile a warp that goes through the kernel, see that it is the plain one, and name what the graph is made of."""
+    images, views = torch.rand(2, 3, 16, 12), views_of(2)
+    plain, graphs = warp(images, views), []
+
+    def keep(graph: torch.fx.GraphModule, _) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    def always(*_: Tensor) -> bool:  # which the compiler can read, unlike a mock
+        return True
+
+    with mock.patch("tokenstn.geometry.warp._in_one_kernel", always):
+        found = torch.compile(lambda *given: warp(*given, validate=False), fullgraph=True, backend=keep)(images, views)
+    torch.testing.assert_close(found, plain)
+    return {str(node.target) for graph in graphs for node in graph.graph.nodes if node.op == "call_function"}
+
+
+@needs_triton
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
+def test_a_compiled_graph_has_the_kernel_as_one_operation():
+    in_the_interpreter("found = compiled_operations(); assert any('tokenstn.warp' in name for name in found), found")
 
 
 @needs_triton
@@ -107,8 +135,12 @@ def test_compiled_it_is_the_same():
         return warp(images, views, validate=False) ** 2
 
     with torch.no_grad():
-        found = torch.compile(squares, fullgraph=True)(images, views)
-        torch.testing.assert_close(found, squares(images, views))
+        expected = squares(images, views)
+        torch.testing.assert_close(torch.compile(squares, fullgraph=True)(images, views), expected)
+        torch.compiler.reset()
+        broken = mock.patch("tokenstn.geometry.fused_warp.fused_warp", side_effect=RuntimeError("the kernel"))
+        with broken, pytest.raises(RuntimeError, match="the kernel"):
+            torch.compile(squares, fullgraph=True)(images, views)
 
 
 @needs_triton

@@ -31,6 +31,17 @@ def fused_warp(images: Tensor, views: Tensor, size: tuple[int, int]) -> Tensor:
     return seen
 
 
+@torch.library.custom_op("tokenstn::warp", mutates_args=())
+def warp_operation(images: Tensor, views: Tensor, height: int, width: int) -> Tensor:
+    """The same as one operation of a compiled graph, which leaves it as it is."""
+    return fused_warp(images, views, (height, width))
+
+
+@warp_operation.register_fake
+def _(images: Tensor, views: Tensor, height: int, width: int) -> Tensor:
+    return images.new_empty(images.shape[0], views.shape[1], images.shape[1], height, width)
+
+
 @triton.jit
 def _reflected(place, length):
     """A coordinate in pixels, reflected at the outer edges of the first and the last one; 0 where it is no number."""

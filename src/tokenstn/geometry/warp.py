@@ -78,9 +78,14 @@ def warp(
         if inverse:
             views = unchecked_inverse(views)
         if padding == "reflection" and mode == "bilinear" and _in_one_kernel(images, views):
-            from tokenstn.geometry.fused_warp import fused_warp
+            from tokenstn.geometry.fused_warp import fused_warp, warp_operation
 
-            sampled = fused_warp(images, views, (height, width))
+            compiling = torch.compiler.is_compiling()
+            sampled = (
+                warp_operation(images, views, height, width)
+                if compiling
+                else fused_warp(images, views, (height, width))
+            )
             return sampled if matrix.ndim == 4 else sampled.squeeze(1)
         grid = _sampling_grid(views, (read_height, read_width), (height, width))
         # the views of an image are stacked along the height of one grid, so that each image is read in place
@@ -199,7 +204,7 @@ def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
         and views.dtype == torch.float32
         and images.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and not (torch.is_grad_enabled() and (images.requires_grad or views.requires_grad))
-        and not torch.compiler.is_exporting()
+        and not torch.compiler._is_exporting_flag  # is_exporting() is true in every compiled graph of torch 2.11
         and (torch.compiler.is_compiling() or _triton_runs(images.device))  # what compiles for a GPU does so by Triton
     )
 

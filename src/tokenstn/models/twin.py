@@ -74,7 +74,7 @@ class PatchProduct(nn.Module):
 
 
 def _add_positions(twin: Any, tokens: Tensor) -> Tensor:
-    """What timm's ViT does at another size, tokens ``(B, h, w, D)`` → ``(B, n, D)``: one product instead of ten steps."""
+    """What timm does for a ViT at another size, ``(B, h, w, D)`` → ``(B, n, D)``, in one product for ten steps."""
     learned, given, wanted = twin.pos_embed, tuple(twin.patch_embed.grid_size), tuple(tokens.shape[1:3])
     if learned is None or given == wanted or torch.compiler.is_compiling():  # a traced graph keeps no weights
         return VisionTransformer._pos_embed(twin, tokens)
