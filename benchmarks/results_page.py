@@ -41,6 +41,12 @@ Every method on the same images and the same weights, judged over the same orbit
 the command that stands with it; numbers that a paper reports were reached with other weights, images and orbits, stand
 in columns of their own and are not comparable. What it costs is on the page about [speed](speed.md).
 """
+TRANSFER = """## A rectifier in front of another classifier
+
+How much of what a rectifier gives moves along with it? Two ViT-S/14 were fine-tuned from the same weights with
+different seeds, on folds 2 and 3; each got a rectifier of its own, and then they exchanged them. A rectifier takes the
+first layers along that it has learned to read, and nothing is trained again.
+"""
 TRIED = """## What was tried and is not the default
 
 How the pixels of a rectified view are read, on one H200: right answers in percent on EU-Moths, fold 1, as they come and
@@ -107,7 +113,25 @@ def render(found: Path) -> str:
     """The page."""
     run = any(read(found, name) is not None for name, _, _ in HEADLINES)
     short = [f"## In short\n\n{headline(found, 'tables below')}"] if run else []
-    return "\n\n".join([HEAD.strip(), *short, *(section(found, name) for name in QUESTIONS), *tried(found)]) + "\n"
+    more = [*transfer(found), *tried(found)]
+    return "\n\n".join([HEAD.strip(), *short, *(section(found, name) for name in QUESTIONS), *more]) + "\n"
+
+
+def transfer(found: Path) -> list[str]:
+    """Rectifiers that were exchanged, from results/transfer-eu-moths.json."""
+    path = found / "transfer-eu-moths.json"
+    if not path.exists():
+        return []
+    measured = json.loads(path.read_text(encoding="utf-8"))
+    lines = [(name, f"{row['upright']:.1f}", f"{row['orbit']:.1f}") for name, row in measured["rows"].items()]
+    shares = " and ".join(f"{share:.0%}".replace("%", " %") for share in measured["share_of_the_gain"].values())
+    words = (
+        f"Of what its own rectifier gives a classifier over the orbit, the other one gives {shares}. Right answers in "
+        f"percent, {measured['data']}, {measured['orbit']}, {len(measured['by_seed'])} pairs; "
+        f"`python benchmarks/transfer.py eu-moths`, {measured['device']}, torch {measured['versions']['torch']}. "
+        "Between different networks, as a ViT and a ResNet: not run yet, `python benchmarks/transfer.py mnist`."
+    )
+    return [TRANSFER.strip(), table(("", "upright", "orbit"), lines), words]
 
 
 def tried(found: Path) -> list[str]:

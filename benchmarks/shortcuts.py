@@ -151,9 +151,15 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
 def kept(found: dict[str, Any], setup: Setup, options: argparse.Namespace) -> None:
     """Write down what was found so far."""
     images = len(setup.table.split(setup.split))
-    about = {"data": f"{setup.table.name}, {images:,} images", "orbit": str(setup.orbit), "seed": 0}
+    about = {"data": f"{setup.table.name}, {images:,} images", "orbit": in_words(setup.orbit), "seed": 0}
     path = options.results / f"{options.name.replace('-', '_')}_shortcuts.json"
     write(path, options.device, {**about, "ways": found})
+
+
+def in_words(orbit: Group) -> str:
+    """How many rotations and scales an orbit has."""
+    rotations, scales = (len(set(values.tolist())) for values in (orbit.poses.rotation, orbit.poses.scale))
+    return f"{rotations} rotations" + (f" × {scales} scales" if scales > 1 else "")
 
 
 def reading(bare: TokenSTN) -> dict[str, Any]:

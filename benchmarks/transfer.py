@@ -19,7 +19,7 @@ from typing import Any
 
 import timm
 import torch
-from shortcuts import SETUPS, Setup, judged, machine_of, reading, shortened_by
+from shortcuts import SETUPS, Setup, in_words, judged, machine_of, reading, shortened_by
 from timing import write
 
 from tokenstn import TokenSTN
@@ -48,7 +48,7 @@ def main() -> None:
     for name, row in rows.items():
         print(f"{name:40} {row['upright']:6.2f} upright {row['orbit']:6.2f} orbit")
     moved = {name: gain_that_moves(rows, name) for name in networks(setup)}
-    about = {"data": setup.table.name, "orbit": str(setup.orbit), "rows": rows, "share_of_the_gain": moved}
+    about = {"data": setup.table.name, "orbit": in_words(setup.orbit), "rows": rows, "share_of_the_gain": moved}
     write(options.results / f"transfer-{options.name}.json", options.device, {**about, "by_seed": seeds})
 
 

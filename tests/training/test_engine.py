@@ -133,7 +133,7 @@ def test_a_rectifier_that_reads_pixels_is_trained_and_validated_like_one_that_re
     assert {"val/loss", "val/upright", "val/posed", "train/loss"} <= trained.figures.keys()
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name != "default"])
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("paper")])
 def test_the_papers_recipes_train_with_labels_and_without_alignment(tmp_path, name):
     settings = replace(recipe(name), epochs=1, batch_size=32)
     model = TokenSTN(
@@ -293,9 +293,10 @@ def test_a_model_that_does_not_say_how_images_are_prepared_is_refused(tmp_path):
         train_rectifier(model, shapes(), SHORT, tmp_path, machine=ONE_PROCESS)
 
 
-def test_labels_are_needed_where_they_are_all_there_is(tmp_path):
-    with pytest.raises(ValueError, match="learns from labels alone"):
-        train_rectifier(fresh(), shapes(), recipe("paper-rotmnist"), tmp_path, labelled=False, machine=ONE_PROCESS)
+@pytest.mark.parametrize("name", ["paper-rotmnist", "joint"])
+def test_labels_are_needed_where_they_are_all_there_is_and_where_a_classifier_learns(tmp_path, name):
+    with pytest.raises(ValueError, match="learns from labels, and the images have none"):
+        train_rectifier(fresh(), shapes(), recipe(name), tmp_path, labelled=False, machine=ONE_PROCESS)
 
 
 TWO_PROCESSES = """

@@ -249,6 +249,29 @@ def test_a_rectifier_that_does_harm_leaves_the_bare_classifier_as_the_default(tm
     assert kept.thresholds is None and "not calibrated" not in warned, "the model that is kept raises no flags"
 
 
+def test_a_classifier_that_learned_along_and_was_harmed_is_kept_as_it_was(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps, "breaks_more_than_it_fixes", lambda evaluation: "the rectifier breaks more")
+    given, table, out = cnn(classes=2, multi_label=True), split_table(two_labels()), tmp_path / "run"
+    before = {name: value.clone() for name, value in given.classifier.state_dict().items()}
+    tokenstn.train(table, given, out=str(out), recipe="joint", primitives=["rotation"], shared="body", **SHORT)
+    assert "the classifier as it was trained along" in capsys.readouterr().out
+    kept, rectified = (
+        tokenstn.load(out / name, classifier=PlainCNN(channels=1, classes=2)).classifier.state_dict()
+        for name in ("model", "rectified")
+    )
+    assert all(torch.equal(kept[name], value) for name, value in before.items())
+    assert not all(torch.equal(rectified[name], value) for name, value in before.items())
+
+
+def test_a_classifier_that_learns_along_needs_labels(tmp_path):
+    table, out = split_table(two_labels()), tmp_path / "run"
+    with pytest.raises(ValueError, match="learns from labels, and the images have none"):
+        tokenstn.train(
+            table, cnn(classes=2, multi_label=True), out=str(out), recipe="joint", labels=False, shared="body", **SHORT
+        )
+    assert not out.exists()
+
+
 def test_the_report_says_that_flags_could_not_be_calibrated(tmp_path, monkeypatch):
     monkeypatch.setattr(steps, "breaks_more_than_it_fixes", lambda evaluation: "")
     out = tmp_path / "run"

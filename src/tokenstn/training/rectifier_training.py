@@ -52,8 +52,7 @@ class RectifierTraining(Training):
         labelled: bool = True,
     ) -> None:
         super().__init__(recipe, preprocessing, seed)
-        if recipe.classification and not labelled and not recipe.alignment:
-            raise ValueError("this recipe learns from labels alone, and the images have none; use the default recipe")
+        recipe.require_labels(labelled)
         self.model, self.upright, self.labelled = model, upright, labelled
 
     def training_step(self, batch: Batch, number: int) -> Tensor | None:

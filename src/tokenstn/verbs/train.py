@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,7 +64,8 @@ def train(
         classifier: a trained one as a model folder, or a timm name to train first. Left out, a small ViT is trained on
             images of up to 64 pixels that are one array, such as mnist-mini or MNIST.
         out: the run folder: model/, report.html, metrics.json, config.yaml, checkpoints/, logs/, training_images.png.
-        recipe: default; or the paper's: paper, paper-rotmnist, paper-medmnist.
+        recipe: default, with the classifier frozen; joint trains its second half along, with labels, which takes longer
+            and gives more on photos; or the paper's: paper, paper-rotmnist, paper-medmnist.
         primitives: what may be corrected: rotation, scale, shear, translation, reflection.
         upright: whether the objects in the images stand upright; auto asks the classifier.
         labels: use the labels of the images. False: of a trained classifier nothing is asked but that it can be shown
@@ -77,7 +79,8 @@ def train(
             when left out 0.36 for a plain ViT, half for others, all of it for images of up to 64 pixels.
         localization_tokens: how many tokens along the shorter side it looks at, means of neighbours where there are
             more; 5 when left out, 14 for images of up to 64 pixels.
-        epochs: of the rectifier; the recipe's when left out: 60 for the default, more where that is under 1,200 steps.
+        epochs: of the rectifier; the recipe's when left out: 60 for default and joint, more where that is under 1,200
+            steps.
         batch_size: of both; the recipe's when left out.
         rate: peak learning rate of the rectifier; the recipe's when left out.
         patience: stop after so many epochs without a better validation loss, and keep the best one.
@@ -147,13 +150,14 @@ def train(
         return TrainResult(folder, read_json(folder / "metrics.json"))
     torch.manual_seed(seed)
     table = split_table(open_images(images), seed=seed)
-    if epochs is None and recipe == "default":
+    if epochs is None and recipe in ("default", "joint"):
         settings = steps.enough_epochs(settings, len(table.split("train")))
     bare, ready = find_classifier(classifier, table, pretrained, weights, input_size, labels)
     if ready and not labels and bare.classes != table.classes:
         table = unlabelled_for(bare, table, outputs_of(bare))
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size, localization_tokens)
     labelled = labels and bool(table.classes)
+    settings.require_labels(labelled)
     console = steps.console()
     device = steps.device_of(machine)
     steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
@@ -163,6 +167,8 @@ def train(
         going_on = run_folder.has_checkpoint(alone, resume)
         train_classifier(bare, table, first, alone, seed=seed, machine=machine, resume=going_on)
         steps.say_accuracy(console, bare.to(device), table, on_bad, just_trained=True)
+    along = settings.classifier == "joint"
+    as_it_was = copy.deepcopy(bare) if along else bare
     stands = steps.checks_before(upright, model.to(device), table, folder, console, on_bad)
     model.poses = "absolute" if stands else "relative"
     going_on = run_folder.has_checkpoint(folder, resume)
@@ -176,6 +182,8 @@ def train(
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
     found = steps.evaluate_run(model.to(device), table, as_typed(train, arguments), machine, seed, trained)
+    if along:
+        say(console, "before", "the classifier as it was trained along, without its rectifier")
     console.print(before_and_after(found.evaluation))
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
     warn(console, (sentence for sentence in found.evaluation.warnings if sentence != harms))
@@ -186,7 +194,7 @@ def train(
         where = f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one"
         warn(console, [f"{harms}: {where}"])
         model.save_pretrained(folder / "rectified")
-    kept = bare.to(device) if harms else model
+    kept = as_it_was.to(device) if harms else model
     kept.save_pretrained(folder / "model")
     found = found._replace(evaluation=with_flag_warnings(found.evaluation, kept.thresholds))
     steps.write_reference(kept, table, folder / "model", seed)
