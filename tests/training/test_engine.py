@@ -349,7 +349,7 @@ def test_the_order_is_new_in_every_epoch_and_the_same_after_a_restart():
 
 
 def test_an_unknown_recipe_is_refused():
-    with pytest.raises(ValueError, match="unknown recipe 'ours'; there are default, paper"):
+    with pytest.raises(ValueError, match="unknown recipe 'ours'; there are default, joint, paper"):
         recipe("ours")
 
 
