@@ -182,10 +182,10 @@ def train(
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
     found = steps.evaluate_run(model.to(device), table, as_typed(train, arguments), machine, seed, trained)
-    if along:
-        say(console, "before", "the classifier as it was trained along, without its rectifier")
-    console.print(before_and_after(found.evaluation))
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
+    if along:
+        found, harms = steps.beside_as_it_was(found, as_it_was.to(device), model, table, machine, seed)
+    console.print(before_and_after(found.evaluation))
     warn(console, (sentence for sentence in found.evaluation.warnings if sentence != harms))
     model.thresholds = fit_thresholds(found.answers, model, seed=seed)
     for sentence in model.thresholds.sentences:

@@ -193,6 +193,25 @@ def evaluate_run(
     return found._replace(evaluation=replace(found.evaluation, warnings=(*collapsed, *found.evaluation.warnings)))
 
 
+def beside_as_it_was(
+    found: Examination, as_it_was: TokenSTN, model: TokenSTN, table: ImageTable, machine: Machine, seed: int
+) -> tuple[Examination, str]:
+    """Of a classifier that was trained along: how it did before, among the warnings; and a sentence if that was better."""
+    was = evaluate(
+        as_it_was, table, "val", group=group_for(model.primitives), limit=EVALUATED, workers=machine.workers, seed=seed,
+        progress=machine.progress, controls=False, cost=False, examples=0,
+    ).evaluation.bare  # fmt: skip
+    now = found.evaluation.rectified
+    if was.mean is None or was.upright is None or now is None or now.mean is None:  # no validation image has a label
+        return found, ""
+    remark = (
+        f"the classifier as it was is right on {was.upright:.1%} of the images as they come and on {was.mean:.1%} of "
+        "the moved ones; “before” is the one that was trained along, without its rectifier"
+    )
+    harms = "over the moved images the classifier as it was is right more often" if now.mean < was.mean else ""
+    return found._replace(evaluation=replace(found.evaluation, warnings=(remark, *found.evaluation.warnings))), harms
+
+
 def breaks_more_than_it_fixes(evaluation: Evaluation) -> str:
     """A sentence if the rectifier does harm, else nothing; without labels, harm is agreeing with itself less often."""
     if evaluation.flips is not None:
