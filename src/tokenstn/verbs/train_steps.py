@@ -196,7 +196,7 @@ def evaluate_run(
 def beside_as_it_was(
     found: Examination, as_it_was: TokenSTN, model: TokenSTN, table: ImageTable, machine: Machine, seed: int
 ) -> tuple[Examination, str]:
-    """Of a classifier that was trained along: how it did before, among the warnings; and a sentence if that was better."""
+    """How a classifier did before it was trained along, as a first warning; and a sentence if that was better."""
     was = evaluate(
         as_it_was, table, "val", group=group_for(model.primitives), limit=EVALUATED, workers=machine.workers, seed=seed,
         progress=machine.progress, controls=False, cost=False, examples=0,
