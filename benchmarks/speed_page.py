@@ -105,8 +105,8 @@ def one_view() -> str:
     words = (
         "Where the host is slower than the GPU, as with the Swin at batch 64 in this run, what is recorded costs next "
         f"to nothing. {OTHER_RUNS} Each row in a process of its own, alone on the GPU. What was compiled here warped "
-        "by `grid_sample`, 0.11 of the 0.8 ms that the ViT adds at batch 64; it warps in one kernel since, which is not "
-        "measured yet."
+        "by `grid_sample`, 0.11 of the 0.8 ms that the ViT adds at batch 64; it warps in one kernel since, which is "
+        "not measured yet."
     )
     return "\n\n".join(["## One view", table(head, rows), words, *below])
 
