@@ -93,6 +93,18 @@ def test_one_view_is_enough_where_its_answer_is_sure(images, views):
 
 
 @torch.no_grad()
+def test_further_views_are_read_as_asked_for_and_the_first_is_not(images, views):
+    modes = ("bilinear", *("bicubic",) * (VIEWS - 1))
+    answers = [Asked()(warp(images, views.matrices[:, view], mode=mode)) for view, mode in enumerate(modes)]
+    expected = (views.weights.unsqueeze(-1) * torch.stack(answers, 1)).sum(1)
+    mean, _, first, _ = look_at_used(images, views, Asked(), multi_label=False, further="bicubic")
+    torch.testing.assert_close(mean, expected, atol=1e-6, rtol=1e-5)
+    assert torch.equal(first, warp(images, views.matrices[:, 0]))
+    bilinear, *_ = look_at_used(images, views, Asked(), multi_label=False)
+    assert (bilinear - mean).abs().max() > 1e-3
+
+
+@torch.no_grad()
 def test_where_all_are_sure_nothing_more_is_asked(images, views):
     asked = Asked()
     look_at_used(images, views, asked, multi_label=False, sure=1.0)

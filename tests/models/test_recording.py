@@ -52,9 +52,9 @@ class Live(Recorder):
     def takes(self, images):
         return True
 
-    def __call__(self, reading, *inputs, views, blur=0.0):
+    def __call__(self, reading, *inputs, **choice):
         self.read.append(len(inputs[0]))
-        return reading(*inputs, views=views, blur=blur)
+        return reading(*inputs, **choice)
 
 
 @torch.no_grad()

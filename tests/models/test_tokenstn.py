@@ -78,7 +78,9 @@ SHARPNESS = torch.tensor([0.1, 2.0, 300.0, 8.0, 30.0, 2.0])
 
 @torch.no_grad()
 def test_auto_takes_as_many_views_as_hold_the_mass_and_no_more(images):
-    model = make(primitives=("rotation",), auto=AutoViews(mass=0.6, most=12, spread_deg=0))
+    model = make(
+        primitives=("rotation",), auto=AutoViews(mass=0.6, most=12, spread_deg=0, unmoved=0, further="bilinear")
+    )
     p = model.classify(images, rings(SHARPNESS), "auto")
     used = (p.views.weights > 0).sum(1)
     masses = rings(SHARPNESS)["rotation"].candidates(36).masses
@@ -175,8 +177,9 @@ def test_disagreement_is_the_information_that_the_view_carries_about_the_answer(
     wanted = []
     for row, image in enumerate(images):
         entropies, used = [], p.views.weights[row] > 0
-        for matrix in p.views.matrices[row][used]:
-            logits = model.backbone.logits(warp(image[None], matrix[None]))[0]
+        for view, matrix in enumerate(p.views.matrices[row][used]):
+            mode = model.auto.further if views == "auto" and view > 0 else "bilinear"
+            logits = model.backbone.logits(warp(image[None], matrix[None], mode=mode))[0]
             kind = torch.distributions.Bernoulli if multi_label else torch.distributions.Categorical
             entropies.append(kind(logits=logits).entropy().sum())
         average = p.probabilities[row]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import warp
+from tokenstn.geometry.warp import Mode
 from tokenstn.models.averaging import average, disagreement_of
 from tokenstn.models.prediction import answer_entropy, odds_of
 from tokenstn.posteriors import Views
@@ -51,11 +52,13 @@ def look_at_used(
     multi_label: bool,
     sure: float | None = None,
     first: Tensor | None = None,
+    further: Mode = "bilinear",
 ) -> tuple[Tensor, Tensor, Tensor, Views]:
     """The same, spending nothing on views that are not used; also gives the views with the weights that were used.
 
     Not used are views of weight 0, and all but the first of an image where the odds of the first answer are at least
     ``sure``. The others are packed into as few batches of about B as there can be, all of one size.
+    ``further``: how the pixels of those others are interpolated.
     """
     batch = len(images)
     first = warp(images, views.matrices[:, 0], validate=False) if first is None else first
@@ -69,7 +72,7 @@ def look_at_used(
     matrices, shares = views.matrices[row, view + 1], weights[row, view + 1].unsqueeze(-1)
     together = math.ceil(len(row) / (ROOM * max(batch, FEW)))
     for some in torch.arange(len(row), device=row.device).tensor_split(together) if len(row) else ():
-        answers = answer(warp(images[row[some]], matrices[some], validate=False))
+        answers = answer(warp(images[row[some]], matrices[some], mode=further, validate=False))
         total = total.index_add(0, row[some], shares[some] * _with_doubt(answers, multi_label))
     mean, doubt = total[:, :-1], total[:, -1]
     disagreement = disagreement_of(mean, doubt, multi_label)

@@ -67,7 +67,13 @@ _PREPROCESSING = _either(
     ),
 )
 _AUTO = _fields(
-    mass=_NUMBER, most=_is_count, sure=_either(_NULL, _NUMBER), spread_deg=_NUMBER, doubt=_either(_NULL, _NUMBER)
+    mass=_NUMBER,
+    most=_is_count,
+    sure=_either(_NULL, _NUMBER),
+    spread_deg=_NUMBER,
+    doubt=_either(_NULL, _NUMBER),
+    unmoved=_NUMBER,
+    further=_is(str),
 )
 # what a config holds, as far as types go; whether the values make sense is known to those who use them
 CONFIG: dict[str, Check] = {
