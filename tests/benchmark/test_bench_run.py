@@ -15,6 +15,7 @@ import torch
 from tokenstn.benchmark.significance import answers_of, right_of
 from tokenstn.benchmark.task import folder_of
 from tokenstn.evaluation.bench_results import BenchResults
+from tokenstn.models import AutoViews
 from tokenstn.reports.bench import read_bench, render_bench
 from tokenstn.verbs.bench import bench
 
@@ -69,6 +70,15 @@ def test_a_failing_cell_is_reported_and_the_others_finish(ran):
     (reason,) = {cell.reason for cell in results.cells if cell.row == "broken" and cell.data == "digits"}
     assert "shared=99" in reason
     assert any("shared=99" in path.read_text() for path in (folder / "cache").glob("*/error.txt"))
+
+
+def test_how_sure_one_view_has_to_be_is_found_before_a_cell_is_judged_and_kept_with_it(ran):
+    folder, results = ran
+    ours = [cell for cell in results.cells if cell.row == "tokenstn" and cell.state == "done"]
+    for cell in ours:
+        kept = json.loads((folder / "cache" / folder_of("cell", cell.key) / "result.json").read_text())
+        assert kept["enough"]["looked"] == 12 * 4 and kept["enough"]["auto"]["unmoved"] == AutoViews().unmoved
+    assert len(ours) == 2
 
 
 def test_what_is_not_at_hand_is_an_empty_row_with_the_reason(ran):

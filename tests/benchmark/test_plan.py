@@ -1,5 +1,7 @@
 """From an experiment to tasks: what is shared, what depends on what, and what a change makes new."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from tokenstn.benchmark.plan import Planner, in_order
 from tokenstn.benchmark.tables import Place, describe, held, open_place
 from tokenstn.benchmark.tuning import tries_of
 from tokenstn.data import open_images
+from tokenstn.models import AutoViews
 
 from ..data.pictures import picture
 from .tiny import TINY, rows, tiny
@@ -82,6 +85,28 @@ def test_choosing_never_sees_a_test_image():
     assert set(table.splits) == {"train", "val"} and len(table) == 52
     assert tried.plans[0].cell.config["split"] == "val"
     assert cell(made, "tokenstn").cell.config["split"] == "test"
+
+
+def test_when_one_view_is_enough_is_found_on_images_that_nothing_is_trained_on_or_judged_by():
+    made = planner(tuning={"tries": 2}, methods=rows("stn", tokenstn={"tune": [{}, {"recipe": {"rate": 0.1}}]}))
+    assert cell(made, "tokenstn").cell.config["enough"] == "val"
+    (tried,) = [one for one in tries_of(made.experiment, made) if one.plans is not None]
+    all_used = planner(data={"digits": {**TINY["data"]["digits"], "final": "train+val"}})
+    for other in (
+        tried.plans[0],
+        cell(all_used, "tokenstn"),
+        cell(made, "tokenstn", options={"auto": {"sure": 4.0}}),
+        cell(made, "tokenstn", views=3),
+        cell(made, "stn"),
+    ):
+        assert "enough" not in other.cell.config
+
+
+def test_what_auto_means_is_part_of_what_is_judged_and_not_of_what_is_trained():
+    usual, other = (cell(planner(), "tokenstn", options=options) for options in ({}, {"auto": {"most": 3}}))
+    assert usual.cell.config["auto"] == asdict(AutoViews()) and other.cell.config["auto"] == asdict(AutoViews(most=3))
+    assert usual.training.key == other.training.key and usual.cell.key != other.cell.key
+    assert "auto" not in cell(planner(), "tokenstn", views=1).cell.config
 
 
 def test_the_budget_cuts_the_list_of_tries():

@@ -16,6 +16,7 @@ from tokenstn.apps.reference import Reference
 from tokenstn.cli import main
 from tokenstn.data import ImageTable, open_images, split_table
 from tokenstn.evaluation.collapse import PrimitiveHealth
+from tokenstn.evaluation.enough import Enough
 from tokenstn.geometry import Pose, warp
 from tokenstn.training import monitor
 from tokenstn.training.engine import Machine, train_classifier
@@ -115,6 +116,25 @@ def test_several_labels_go_all_the_way(tmp_path, capsys):
     assert model.multi_label and (out / "report.html").is_file()
 
 
+def test_how_sure_one_view_has_to_be_is_found_for_the_model_and_kept_with_it(tmp_path, capsys, monkeypatch):
+    asked = []
+
+    def found(model, table, rows, group, **_):
+        asked.append(rows)
+        return Enough(replace(model.auto, sure=7.25), looked=100, stopped=60, views=2.0, brier=0.1, at_length=0.2)
+
+    monkeypatch.setattr(steps, "fit_enough", found)
+    table = split_table(two_labels())
+    given = {"primitives": ["rotation"], "shared": "body", "upright": "yes", **SHORT}
+    tokenstn.train(table, cnn(classes=2, multi_label=True), out=str(tmp_path / "run"), **given)
+    assert "7.2 times as probable as the next one: for 60 %" in " ".join(capsys.readouterr().out.split())
+    folder = next(path for path in (tmp_path / "run" / "rectified", tmp_path / "run" / "model") if path.is_dir())
+    config = json.loads((folder / "config.json").read_text())
+    assert config["auto"]["sure"] == config["thresholds"]["settings"]["auto"]["sure"] == 7.25
+    [rows], val = asked, table.split("val")
+    assert set(rows.tolist()) < set(val.tolist()) and abs(2 * len(rows) - len(val)) <= 1, "the others are for the flags"
+
+
 def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_path, capsys):
     table = split_table(replace(two_labels(), labels=torch.full((120,), -1), classes=(), multi_label=False))
     with pytest.raises(ValueError, match="no labels to train a classifier with"):
@@ -124,7 +144,7 @@ def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_
         table, cnn(classes=2), out=str(tmp_path / "run"), primitives=["rotation"], shared="body", **SHORT
     )
     said = capsys.readouterr().out
-    assert "no labels" in said and "needs no labels" in said
+    assert "no labels" in said and "needs no labels" in said and "\nviews" not in said
     assert result.metrics["evaluation"]["bare"]["mean"] is None
     assert 0 <= result.metrics["evaluation"]["rectified"]["consistency"] <= 1
 

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenstn.baselines.registry import learns
+from tokenstn.baselines.registry import learns, options_of_method
 from tokenstn.benchmark.experiment import ClassifierSpec, Experiment, MethodSpec, OrbitSpec
 from tokenstn.benchmark.models import file_checksum
 from tokenstn.benchmark.settings import classifier_recipe, method_recipe, plain_options, plain_recipe
 from tokenstn.benchmark.tables import Images, Phase, describe, find_file
 from tokenstn.benchmark.task import Task, versions_that_matter
 from tokenstn.evaluation.bench_results import UPRIGHT
+from tokenstn.models import AutoViews
 
 OF_THE_CALL = ("auto",)  # options that a training does not depend on: rows that differ in them share it
 
@@ -105,6 +106,11 @@ class Planner:
             "sampling": spec.sampling,
             "evaluation": plain_evaluation(self.experiment, row, phase),
         }
+        if spec.views == "auto" and "auto" in options_of_method(method):
+            given = spec.options.get("auto", {})
+            config["auto"] = asdict(AutoViews(**given))  # all of it, so that a default that changes changes the hash
+            if "sure" not in given and "val" in images.counts and images.judged != "val":
+                config["enough"] = "val"  # images that nothing was trained on, and nothing is judged by
         need = classifier.key if training is None else training.key
         cell = Task("cell", config, label=f"judge {label}", group=f"cell/{row}", needs=(need,), **common)
         return CellPlan(row, data, seed, spec, classifier, training, cell)

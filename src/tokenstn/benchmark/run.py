@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tokenstn.benchmark.task import Task
 from tokenstn.data import ImageTable
 from tokenstn.evaluation.answers_file import save_answers
 from tokenstn.evaluation.cost import device_name, measure_cost
+from tokenstn.evaluation.enough import fit_enough
 from tokenstn.evaluation.evaluate import evaluate, versions
 from tokenstn.evaluation.method import Method
 from tokenstn.evaluation.metrics_json import plain, to_json
@@ -115,6 +116,20 @@ def _run_cell(task: Task, cache: Cache, folder: Path, equipment: Equipment) -> d
         model.poses = poses
     evaluation, found = config["evaluation"], {}
     half = equipment.accelerator == "gpu" and config["precision"] == "bf16-mixed"
+    enough = None
+    if "enough" in config and isinstance(model, TokenSTN):
+        group = OrbitSpec(**next(iter(config["orbits"].values()))).build()
+        with torch.autocast(equipment.device.type, torch.bfloat16, enabled=half):
+            enough = fit_enough(
+                model,
+                table,
+                table.split(config["enough"]),
+                group,
+                batch_size=evaluation["batch_size"],
+                workers=equipment.workers,
+                seed=EVALUATION_SEED,
+            )
+        model.auto = enough.auto
     for name, orbit in config["orbits"].items():
         with torch.autocast(equipment.device.type, torch.bfloat16, enabled=half):
             examined = evaluate(
@@ -147,7 +162,7 @@ def _run_cell(task: Task, cache: Cache, folder: Path, equipment: Equipment) -> d
         measured=evaluation["cost"],
         numbers=numbers,
     )
-    return {"orbits": found, "cost": plain(cost)}
+    return {"orbits": found, "cost": plain(cost), "enough": None if enough is None else plain(asdict(enough))}
 
 
 def _ready_method(task: Task, cache: Cache, table: ImageTable) -> Method:

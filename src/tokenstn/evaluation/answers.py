@@ -7,6 +7,7 @@ says where to look.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,15 +100,22 @@ class Answers:
     @property
     def clusters(self) -> Tensor:
         """Images that belong together have the same number, ``(N,)``: by group where there are groups."""
-        if self.groups is None:
-            return torch.arange(len(self.rows))
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(self.groups))}
-        return torch.tensor([numbers[name] for name in self.groups])
+        return torch.arange(len(self.rows)) if self.groups is None else numbered(self.groups)
 
     @property
     def best(self) -> Responses:
         """The answers that a person gets: the rectified ones where there are any."""
         return self.bare if self.rectified is None else self.rectified
+
+
+def numbered(names: Sequence[str]) -> Tensor:
+    """A number for each name, the same for equal ones, in the order in which they first come, ``(N,)``.
+
+    >>> numbered(["trap 7", "trap 2", "trap 7"])
+    tensor([0, 1, 0])
+    """
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return torch.tensor([numbers[name] for name in names])
 
 
 def is_labelled(labels: Tensor) -> Tensor:

@@ -181,7 +181,8 @@ def train(
     if not run_folder.is_main_process():
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
-    found = steps.evaluate_run(model.to(device), table, as_typed(train, arguments), machine, seed, trained)
+    steps.look_no_longer_than_needed(console, model.to(device), table, machine, seed)
+    found = steps.evaluate_run(model, table, as_typed(train, arguments), machine, seed, trained)
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
     if along:
         found, harms = steps.beside_as_it_was(found, as_it_was.to(device), model, table, machine, seed)

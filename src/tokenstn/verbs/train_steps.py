@@ -10,9 +10,12 @@ import torch
 from rich.console import Console
 
 from tokenstn.data import ImageTable, to_float
+from tokenstn.evaluation.answers import is_labelled, numbered
+from tokenstn.evaluation.enough import fit_enough
 from tokenstn.evaluation.evaluate import Examination, evaluate
 from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit
+from tokenstn.evaluation.uncertainty import halves
 from tokenstn.models import TokenSTN
 from tokenstn.models.finite import is_answer, why_no_answer
 from tokenstn.models.reading import usual_reading
@@ -166,6 +169,22 @@ def say_what_happened(out: Console, trained: Trained) -> None:
     if trained.skipped_steps:
         count = f"the loss or gradient of {trained.skipped_steps} steps was not finite"
         warn(out, [f"{count}, and they were left out or computed again; not_finite.csv names their images"])
+
+
+def look_no_longer_than_needed(out: Console, model: TokenSTN, table: ImageTable, machine: Machine, seed: int) -> None:
+    """Find when one view is enough for this classifier, and let the model stop there.
+
+    On half of the images that the run is judged by: the other half calibrates the flags, and may not choose anything.
+    Without labels it stays as it is.
+    """
+    rows = stratified_limit(table, "val", EVALUATED, seed)
+    groups = None if table.groups is None else numbered([str(table.groups[row]) for row in rows.tolist()])
+    rows = rows[halves(len(rows), seed, groups)]
+    if not bool(is_labelled(table.labels[rows]).any()):
+        return
+    found = fit_enough(model, table, rows, group_for(model.primitives), workers=machine.workers, seed=seed)
+    model.auto = found.auto
+    say(out, "views", found.sentence)
 
 
 def evaluate_run(
