@@ -38,7 +38,10 @@ def ran(tmp_path_factory) -> tuple[Path, BenchResults]:
     folder = tmp_path_factory.mktemp("bench")
     document = tiny(
         seeds=[0, 1],
-        data={**tiny()["data"], "photos": {"source": "no/such/folder"}},
+        data={
+            "digits": {"source": "digits", "limit": {"train": 40, "val": 24, "test": 12}},
+            "photos": {"source": "no/such/folder"},
+        },
         methods=rows(
             "vanilla",
             "stn",
@@ -77,7 +80,7 @@ def test_how_sure_one_view_has_to_be_is_found_before_a_cell_is_judged_and_kept_w
     ours = [cell for cell in results.cells if cell.row == "tokenstn" and cell.state == "done"]
     for cell in ours:
         kept = json.loads((folder / "cache" / folder_of("cell", cell.key) / "result.json").read_text())
-        assert kept["enough"]["looked"] == 12 * 4 and kept["enough"]["auto"]["unmoved"] == AutoViews().unmoved
+        assert kept["enough"]["looked"] == 24 * 4 and kept["enough"]["auto"]["unmoved"] == AutoViews().unmoved
     assert len(ours) == 2
 
 
@@ -92,7 +95,7 @@ def test_what_is_not_at_hand_is_an_empty_row_with_the_reason(ran):
 def test_results_say_where_they_come_from(ran):
     folder, results = ran
     (digits, photos) = results.data
-    assert digits.images == {"train": 40, "val": 12, "test": 12} and len(digits.sha256["test"]) == 64
+    assert digits.images == {"train": 40, "val": 24, "test": 12} and len(digits.sha256["test"]) == 64
     assert photos.missing is not None
     assert {"tokenstn", "torch", "timm", "python"} <= set(results.versions)
     assert results.hardware["devices"].startswith("cpu") and results.seeds == (0, 1)

@@ -89,7 +89,7 @@ def test_choosing_never_sees_a_test_image():
 
 def test_when_one_view_is_enough_is_found_on_images_that_nothing_is_trained_on_or_judged_by():
     made = planner(tuning={"tries": 2}, methods=rows("stn", tokenstn={"tune": [{}, {"recipe": {"rate": 0.1}}]}))
-    assert cell(made, "tokenstn").cell.config["enough"] == "val"
+    assert cell(made, "tokenstn").cell.config["enough"] == {"split": "val", "orbit": "rotation"}
     (tried,) = [one for one in tries_of(made.experiment, made) if one.plans is not None]
     all_used = planner(data={"digits": {**TINY["data"]["digits"], "final": "train+val"}})
     for other in (

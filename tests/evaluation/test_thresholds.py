@@ -166,6 +166,15 @@ def test_images_of_a_group_stay_together_and_count_once():
         assert part.guarantee.images == 15 and "one random image of a group" in part.guarantee.assumptions
 
 
+def test_images_that_have_chosen_something_do_not_calibrate():
+    answers = draw(300, torch.Generator().manual_seed(0), labels=torch.where(torch.arange(300) % 5 > 0, 0, -1))
+    answers = dataclasses.replace(answers, rows=7 * torch.arange(300))  # some of the table cannot be read
+    chosen_by = 7 * torch.arange(0, 300, 3)
+    limits = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3, chosen_by=chosen_by)
+    assert limits.of_class is not None and limits.of_pose is not None
+    assert limits.of_pose.guarantee.images == 200 and limits.of_class.guarantee.images == 160
+
+
 def test_what_cannot_be_calibrated_is_left_out():
     generator = torch.Generator().manual_seed(0)
     unlabelled = fit_thresholds(draw(100, generator, labels=torch.full((100,), -1)), HonestSTN())

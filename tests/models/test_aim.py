@@ -72,6 +72,24 @@ def test_the_share_counts_all_primitives():
     assert not (views.weights[0, (views.matrices[0] == torch.eye(3)).all((-2, -1))] > 1e-3).any()
 
 
+def test_a_belief_of_one_view_is_trusted_with_that():
+    turned, scaled = (Gaussian(kind, torch.tensor([[0.0, -1.0]])) for kind in (Rotation(), Scale()))
+    for some in ({"rotation": turned, "scale": scaled}, {"scale": scaled}):
+        _, views = aim(some, 5, BLUR, unmoved=0.5)
+        assert views.weights.shape == (1, 1)
+
+
+@torch.no_grad()
+def test_the_image_itself_is_no_view_where_poses_are_relative():
+    images = torch.randn(1, 3, 16, 16)
+    classifier = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 5), torch.nn.Flatten(), torch.nn.Linear(4 * 144, 3))
+    for poses in ("absolute", "relative"):
+        model = TokenSTN(classifier, ("rotation",), shared="0", input_size=(16, 16), poses=poses).eval()
+        views = model.classify(images, ring(3.0), "auto").views
+        assert views is not None
+        assert (views.matrices[0] == torch.eye(3)).all((-2, -1)).any() == (poses == "absolute")
+
+
 @torch.no_grad()
 def test_the_answer_on_the_image_itself_is_one_of_those_that_are_averaged():
     torch.manual_seed(0)

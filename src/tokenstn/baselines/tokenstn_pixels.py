@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tokenstn.baselines.base import CommonOptions
 from tokenstn.baselines.pixels import PixelLocalizer
 from tokenstn.geometry import Primitive, as_primitives
+from tokenstn.models.call_settings import AutoViews
 from tokenstn.models.tokenstn import DEFAULT_PRIMITIVES, TokenSTN
 from tokenstn.posteriors import family_of
 
@@ -24,7 +25,7 @@ class TokenSTNPixels(TokenSTN):
     """TokenSTN's posteriors from pixels.
 
     Args:
-        primitives, posterior: as in ``TokenSTN``.
+        primitives, posterior, auto: as in ``TokenSTN``.
 
     >>> classifier = nn.Sequential(nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     >>> TokenSTNPixels(classifier, ("rotation",)).eval()(torch.rand(2, 1, 16, 16), views=1).pose.rotation.tolist()
@@ -36,9 +37,10 @@ class TokenSTNPixels(TokenSTN):
         classifier: nn.Module | str,
         primitives: Iterable[str | Primitive] = DEFAULT_PRIMITIVES,
         posterior: str = "circular",
+        auto: AutoViews = AutoViews(),
         **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(classifier, (), posterior, **common)  # no prefix: it would not be read
+        super().__init__(classifier, (), posterior, auto=auto, **common)  # no prefix: it would not be read
         self.primitives = as_primitives(primitives)
         self._families = {primitive: family_of(posterior, primitive) for primitive in self.primitives}
         channels = self.backbone.channels or (3 if self.preprocessing is None else len(self.preprocessing.mean))

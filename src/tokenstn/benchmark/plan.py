@@ -110,7 +110,8 @@ class Planner:
             given = spec.options.get("auto", {})
             config["auto"] = asdict(AutoViews(**given))  # all of it, so that a default that changes changes the hash
             if "sure" not in given and "val" in images.counts and images.judged != "val":
-                config["enough"] = "val"  # images that nothing was trained on, and nothing is judged by
+                # images that nothing was trained on, and nothing is judged by
+                config["enough"] = {"split": "val", "orbit": self.experiment.first_orbit}
         need = classifier.key if training is None else training.key
         cell = Task("cell", config, label=f"judge {label}", group=f"cell/{row}", needs=(need,), **common)
         return CellPlan(row, data, seed, spec, classifier, training, cell)

@@ -118,18 +118,19 @@ def _run_cell(task: Task, cache: Cache, folder: Path, equipment: Equipment) -> d
     half = equipment.accelerator == "gpu" and config["precision"] == "bf16-mixed"
     enough = None
     if "enough" in config and isinstance(model, TokenSTN):
-        group = OrbitSpec(**next(iter(config["orbits"].values()))).build()
+        orbit = config["orbits"][config["enough"]["orbit"]]
         with torch.autocast(equipment.device.type, torch.bfloat16, enabled=half):
             enough = fit_enough(
                 model,
                 table,
-                table.split(config["enough"]),
-                group,
+                table.split(config["enough"]["split"]),
+                OrbitSpec(**orbit).build(),
+                mask=orbit["mask"],
                 batch_size=evaluation["batch_size"],
                 workers=equipment.workers,
                 seed=EVALUATION_SEED,
             )
-        model.auto = enough.auto
+        model.auto = model.auto if enough is None else enough.auto
     for name, orbit in config["orbits"].items():
         with torch.autocast(equipment.device.type, torch.bfloat16, enabled=half):
             examined = evaluate(

@@ -24,10 +24,12 @@ from tokenstn.evaluation.photos import PhotoOrbit, load_photos
 from tokenstn.geometry import Group
 from tokenstn.models import AutoViews, TokenSTN
 from tokenstn.models.prediction import odds_of
+from tokenstn.system.processes import reading_processes
 
 GIVEN_UP = 1e-3  # of the mean Brier score, from 0 to 2, for looking at fewer views
 SUREST = 1e6  # odds above are taken for this: where the next answer is impossible, they are infinite
 LOOKS = 1200  # answers that are looked at, about
+LEAST = 20  # images that can tell anything
 
 
 @dataclass(frozen=True)
@@ -69,38 +71,42 @@ def fit_enough(
     rows: Tensor,
     group: Group,
     *,
+    mask: bool = False,
     batch_size: int = 64,
     workers: int = 0,
     seed: int = 0,
-) -> Enough:
+) -> Enough | None:
     """How sure the first answer of a model has to be, from images that its classifier was not trained on.
 
     Args:
         rows: of those images, in the table; those without a label are left out. Some are taken where there are many,
             each at several poses where they are few.
-        group: the poses to look at them in.
+        group: the poses to look at them in; mask: whether only the inscribed disc is shown there.
         seed: of what is taken.
 
-    ``model`` stays as it is: give it the result's ``auto``.
+    None where fewer than 20 images have a label, can be read and get an answer: they would tell too little. ``model``
+    is put into evaluation mode and stays as it is otherwise: give it the result's ``auto``.
     """
     assert model.preprocessing is not None
     rows = rows[is_labelled(table.labels[rows])]
     draw = np.random.default_rng(seed)
     rows = rows[torch.from_numpy(draw.permutation(len(rows))[:LOOKS]).sort().values]
     poses = min(len(group), math.ceil(LOOKS / max(1, len(rows))))
-    patient = copy.copy(model).eval()  # the same weights, asked in another way
+    patient = copy.copy(model.eval())  # the same weights, asked in another way
     patient.auto = replace(model.auto, sure=None)
-    found: list[Tensor] = []
-    for batch in load_photos(table, rows, model.preprocessing, batch_size, workers):
-        if len(batch["index"]) == 0:
-            continue
-        device = device_of(model)
-        orbit = PhotoOrbit(batch, group, model.preprocessing, device=device, seed=seed)
-        for element in draw.permutation(len(group))[:poses].tolist():
-            found.append(_first_and_all(patient, orbit[element], batch["label"].to(device)))
-    if not found:
-        raise ValueError(f"of {table.name}, {len(rows)} images with a label were to be looked at, and none can be read")
-    odds, first, every, views = torch.cat(found).cpu().unbind(-1)
+    found, device = [torch.empty(0, 4, dtype=torch.float64)], device_of(model)
+    with reading_processes():
+        for batch in load_photos(table, rows, model.preprocessing, batch_size, workers):
+            if len(batch["index"]) == 0:
+                continue
+            orbit = PhotoOrbit(batch, group, model.preprocessing, device=device, seed=seed, mask=mask)
+            for element in draw.permutation(len(group))[:poses].tolist():
+                found.append(_first_and_all(patient, orbit[element], batch["label"].to(device)).cpu())
+    answers = torch.cat(found)
+    answers = answers[answers.isfinite().all(-1)]  # whoever judges them says where they are no numbers
+    if len(answers) < LEAST * poses:
+        return None
+    odds, first, every, views = answers.unbind(-1)
     sure = least_odds(odds, first - every)
     stopped = torch.zeros_like(odds, dtype=torch.bool) if sure is None else odds >= sure
     return Enough(
@@ -140,7 +146,6 @@ def _first_and_all(patient: TokenSTN, images: Tensor, labels: Tensor) -> Tensor:
     belief = patient.believe(images, "auto")
     first, every = (patient.classify(images, belief, views) for views in (1, "auto"))
     assert every.views is not None
-    # what is no number is never sure; whoever judges the answers says so
-    odds = odds_of(first.probabilities, patient.multi_label).nan_to_num(nan=0.0).clamp(max=SUREST)
+    odds = odds_of(first.probabilities, patient.multi_label).clamp(max=SUREST)
     scores = (judge(answer.probabilities, labels, patient.multi_label)["brier"] for answer in (first, every))
     return torch.stack((odds, *scores, (every.views.weights > 0).sum(1)), -1).double()

@@ -41,6 +41,7 @@ def fit_thresholds(
     views: Views = "auto",
     precision: str = "float32",
     seed: int = 0,
+    chosen_by: Tensor | None = None,
 ) -> Thresholds:
     """Thresholds for a model from its answers on images that it was not trained on; ``sentences`` says what they mean.
 
@@ -54,6 +55,8 @@ def fit_thresholds(
         confidence: 1 − δ, of each of the two bounds.
         views, precision: how the answers were made; the flags will be given in such calls of such a model only.
         seed: of the halves and of the poses that are taken.
+        chosen_by: rows ``(n,)`` in the table of images that something about the model was chosen by, as
+            ``AutoViews.sure`` is: they are the first half, and none of them calibrates. Drawn when None.
 
     Without labels there is no class part, without a moved rotation or scale no pose part. With too few images, or too
     many errors, no threshold meets the target and everything is flagged; without any error everything like the first
@@ -63,8 +66,8 @@ def fit_thresholds(
         if not 0 < value < 1:
             raise ValueError(f"{name}={value}: between 0 and 1, both excluded")
     return Thresholds(
-        of_class=_class_part(answers, target_risk, confidence, seed),
-        of_pose=_pose_part(answers, model.primitives, pose_risk, confidence, seed),
+        of_class=_class_part(answers, target_risk, confidence, seed, chosen_by),
+        of_pose=_pose_part(answers, model.primitives, pose_risk, confidence, seed, chosen_by),
         settings=model.call_settings(views, precision=precision),
     )
 
@@ -105,13 +108,15 @@ def with_flag_warnings(evaluation: Evaluation, thresholds: Thresholds | None) ->
     return replace(evaluation, warnings=(*evaluation.warnings, *found))
 
 
-def _class_part(answers: Answers, target: float, confidence: float, seed: int) -> ClassThreshold | None:
+def _class_part(
+    answers: Answers, target: float, confidence: float, seed: int, chosen_by: Tensor | None
+) -> ClassThreshold | None:
     known = answers.labelled
     if not bool(known.any()):
         return None
     clusters, wrong = answers.clusters[known], ~answers.best.all_right[:, known]
     doubts = {name: doubt[:, known] for name, doubt in uncertainties(answers).items()}
-    first = halves(len(clusters), seed, clusters)
+    first = _first_half(answers.rows[known], clusters, seed, chosen_by)
     combination = combine({name: doubt[:, first] for name, doubt in doubts.items()}, wrong[:, first])
     log_odds = combination.log_odds(doubts)
     grouped = answers.groups is not None
@@ -120,7 +125,12 @@ def _class_part(answers: Answers, target: float, confidence: float, seed: int) -
 
 
 def _pose_part(
-    answers: Answers, primitives: tuple[Primitive, ...], target: float, confidence: float, seed: int
+    answers: Answers,
+    primitives: tuple[Primitive, ...],
+    target: float,
+    confidence: float,
+    seed: int,
+    chosen_by: Tensor | None,
 ) -> PoseThreshold | None:
     failed, failure = _pose_failures(answers, primitives)
     if failed is None or answers.poses is None:
@@ -129,10 +139,15 @@ def _pose_part(
     looked_at = ("rotation",) if "rotation" in names else names
     entropy = torch.stack([answers.poses.entropy[name] for name in looked_at]).amax(0)[1:]
     clusters = answers.clusters
-    first = halves(len(clusters), seed, clusters)
+    first = _first_half(answers.rows, clusters, seed, chosen_by)
     grouped = answers.groups is not None
     found = _calibrated(entropy, failed, clusters, first, failure, target, confidence, grouped, seed + 2)
     return PoseThreshold(looked_at, *found)
+
+
+def _first_half(rows: Tensor, clusters: Tensor, seed: int, chosen_by: Tensor | None) -> Tensor:
+    """Which images ``(N,)`` do not calibrate: a half of the clusters, or those that have chosen something before."""
+    return halves(len(clusters), seed, clusters) if chosen_by is None else torch.isin(rows, chosen_by)
 
 
 def _pose_failures(answers: Answers, primitives: tuple[Primitive, ...]) -> tuple[Tensor | None, str]:

@@ -24,7 +24,8 @@ def aim(posteriors: Mapping[str, Posterior], count: int, blur: float = 0.0, unmo
         return pose, only(pose)
     poses, masses = most_probable_poses(posteriors, count, blur)
     views = Views(poses.matrix, masses)
-    return pose, _with_image_itself(views, posteriors, unmoved, count) if unmoved else views
+    several = masses.shape[1] > 1  # a belief of one view alone is trusted with that
+    return pose, _with_image_itself(views, posteriors, unmoved, count) if unmoved and several else views
 
 
 def _with_image_itself(views: Views, posteriors: Mapping[str, Posterior], unmoved: float, count: int) -> Views:

@@ -33,8 +33,8 @@ class AutoViews:
     alone. doubt: how unsure of the angle, from 0 to 1 as ``Posterior.entropy`` says, an image has to be for the
     localizer to read it again at three quarter turns; None never does. unmoved: the share of images that are taken to
     come as they should, before anything is seen of them; where the belief agrees with that, the image itself is one of
-    the views. 0 never looks at it. further: how the pixels of the views after the first are interpolated, "bilinear" or
-    "bicubic", which blurs an image less that was turned before.
+    several views. 0 never looks at it, and neither does a model of relative poses. further: how the pixels of the views
+    after the first are interpolated, "bilinear" or "bicubic", which blurs an image less that was turned before.
 
     >>> AutoViews(mass=0.5, most=4).mass
     0.5

@@ -282,8 +282,9 @@ class TokenSTN(nn.Module, Pretrained):
         """What ``aim`` chooses views by."""
         if views != "auto":
             return {"count": views}
-        auto = self.auto
-        return {"count": auto.most, "blur": math.radians(auto.spread_deg), "unmoved": auto.unmoved}
+        # poses that are relative have no zero that images could come at
+        unmoved = self.auto.unmoved if self.poses == "absolute" else 0.0
+        return {"count": self.auto.most, "blur": math.radians(self.auto.spread_deg), "unmoved": unmoved}
 
     def _aimed(self, images: Tensor, *first: Tensor, **choice: Any) -> Aimed:
         """Where to look, after one reading; where the raw numbers ``first`` of that are given, after three more."""

@@ -131,7 +131,9 @@ class Posterior(ABC):
         return torch.cat((torch.zeros_like(inner[..., :1]), inner, torch.ones_like(inner[..., :1])), -1).diff(dim=-1)
 
     def identity_ratio(self) -> Tensor:
-        """How many times more of the belief than by chance is in the cell of that grid with the identity, ``(B,)``.
+        """How many times more of the belief than by chance is in the grid's cell with the identity, ``(B,)``.
+
+        As a ratio of densities it is as fine as a cell.
 
         >>> from tokenstn.posteriors import Circular
         >>> Circular(Rotation(), torch.zeros(1, 36)).identity_ratio()            # no idea

@@ -181,14 +181,14 @@ def train(
     if not run_folder.is_main_process():
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
-    steps.look_no_longer_than_needed(console, model.to(device), table, machine, seed)
+    chosen_by = steps.look_no_longer_than_needed(console, model.to(device), table, machine, seed)
     found = steps.evaluate_run(model, table, as_typed(train, arguments), machine, seed, trained)
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
     if along:
         found, harms = steps.beside_as_it_was(found, as_it_was.to(device), model, table, machine, seed)
     console.print(before_and_after(found.evaluation))
     warn(console, (sentence for sentence in found.evaluation.warnings if sentence != harms))
-    model.thresholds = fit_thresholds(found.answers, model, seed=seed)
+    model.thresholds = fit_thresholds(found.answers, model, seed=seed, chosen_by=chosen_by)
     for sentence in model.thresholds.sentences:
         say(console, "flags", sentence)
     if harms:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from tokenstn.data import ImageTable, to_float
-from tokenstn.evaluation.answers import is_labelled, numbered
+from tokenstn.evaluation.answers import numbered
 from tokenstn.evaluation.enough import fit_enough
 from tokenstn.evaluation.evaluate import Examination, evaluate
 from tokenstn.evaluation.results import Evaluation, Scores
@@ -171,20 +172,23 @@ def say_what_happened(out: Console, trained: Trained) -> None:
         warn(out, [f"{count}, and they were left out or computed again; not_finite.csv names their images"])
 
 
-def look_no_longer_than_needed(out: Console, model: TokenSTN, table: ImageTable, machine: Machine, seed: int) -> None:
-    """Find when one view is enough for this classifier, and let the model stop there.
+def look_no_longer_than_needed(
+    out: Console, model: TokenSTN, table: ImageTable, machine: Machine, seed: int
+) -> Tensor | None:
+    """Find when one view is enough for this classifier, and let the model stop there; the rows that this was found on.
 
-    On half of the images that the run is judged by: the other half calibrates the flags, and may not choose anything.
-    Without labels it stays as it is.
+    They are half of the images that the run is judged by: the other half calibrates the flags, and may not choose
+    anything. With few images, or without labels, what one view has to be stays as it is: None.
     """
     rows = stratified_limit(table, "val", EVALUATED, seed)
     groups = None if table.groups is None else numbered([str(table.groups[row]) for row in rows.tolist()])
     rows = rows[halves(len(rows), seed, groups)]
-    if not bool(is_labelled(table.labels[rows]).any()):
-        return
     found = fit_enough(model, table, rows, group_for(model.primitives), workers=machine.workers, seed=seed)
+    if found is None:
+        return None
     model.auto = found.auto
     say(out, "views", found.sentence)
+    return rows
 
 
 def evaluate_run(
