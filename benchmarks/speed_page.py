@@ -54,6 +54,8 @@ convolution, which took a fifth of the whole at batch 256. Training plays networ
 rectifier's step, reading the pose takes 2.0 instead of 8.0 ms, forward and back (ViT-S/16, batch 128). Images of sets
 of moderate size are decoded once and stay on the device.
 """
+SMALL_IMAGES = "mnist-localizer"  # the experiment
+SMALL_ANCHOR = "mnist-what-a-localizer-reads-of-a-small-image"  # where it stands on the page on results
 
 
 def render() -> str:
@@ -308,27 +310,35 @@ def roto_scale() -> dict[str, tuple[str, float]]:
 def shortcuts() -> str:
     """What each one costs over the orbit, in points."""
     photos, digits = read("eu_moths_views"), read("mnist_shortcuts")
-    ablation, views = (read_results(FOUND.parent, name) for name in ("ablation", "moths-views"))
+    ablation, views, small = (read_results(FOUND.parent, name) for name in ("ablation", "moths-views", SMALL_IMAGES))
     assert photos is not None and digits is not None and ablation is not None and views is not None
 
-    def instead_of(results: BenchResults, row: str) -> str:
-        wanted = (row, "eu-moths", "roto-scale")
-        one = next(c for c in results.comparisons if (c.row, c.data, c.orbit) == wanted).difference
-        return f"{-100 * one.value:+z.1f} ({-100 * one.high:+z.1f} … {-100 * one.low:+z.1f})"
+    def instead_of(results: BenchResults | None, row: str, sign: int = -1) -> str:
+        """The default beside a row; with a sign of 1, the row beside the default."""
+        if results is None:
+            return "–"
+        one = next(c for c in results.comparisons if (c.row, c.orbit) == (row, results.orbits[0].name)).difference
+        low, high = sorted((sign * one.low, sign * one.high))
+        return f"{100 * sign * one.value:+z.1f} ({100 * low:+z.1f} … {100 * high:+z.1f})"
 
-    def mean(row: str) -> float:
-        return 100 * fmean(cell.orbits["roto-scale"].mean for cell in ablation.cells_of(row, "eu-moths"))
+    def mean(row: str, results: BenchResults = ablation) -> float:
+        data, orbit = results.data[0].name, results.orbits[0].name
+        return 100 * fmean(cell.orbits[orbit].mean for cell in results.cells_of(row, data))
 
     def beside(found: Found, way: str, other: str) -> str:
         return f"{found['ways'][way]['orbit'] - found['ways'][other]['orbit']:+z.2f}"
 
     halved = f"{mean('half-resolution') - mean('full-resolution'):+z.1f}"
     pooled = f"{mean('half-resolution') - mean('all-tokens'):+z.1f}"
+    fewer = "–" if small is None else f"{mean('layers-4', small) - mean('layers-6', small):+z.1f}"
     rows = [
-        ("4 layers instead of 6", instead_of(ablation, "shared-6"), "–"),
+        ("4 layers instead of 6", instead_of(ablation, "shared-6"), fewer),
+        ("2 layers instead of 4", instead_of(ablation, "shared-2", 1), instead_of(small, "layers-4")),
+        ("1 layer instead of 2", "–", instead_of(small, "layers-1", 1)),
         ("an image of 0.36 instead of the whole one", instead_of(ablation, "full-resolution"), "–"),
         ("an image of half instead of the whole one", halved, beside(digits, "half resolution", "auto")),
         ("5 × 5 tokens instead of 7 × 7, of an image of half", pooled, "–"),
+        ("4 × 4 tokens instead of 7 × 7, of the whole image", "–", instead_of(small, "tokens-4", 1)),
         ("4 layers, 0.36 and 5 × 5 instead of 6, all and 14 × 14", instead_of(ablation, "no-shortcut"), "–"),
         ("5 views at most instead of 8", instead_of(views, "four-eight"), "–"),
         ("bfloat16 instead of float32", *(beside(found, "auto", "auto, float32") for found in (photos, digits))),
@@ -336,12 +346,15 @@ def shortcuts() -> str:
     rows = [[cell.replace("-", "−") for cell in row] for row in rows]
     words = (
         "Points over the orbit. EU-Moths: three seeds, where there is an interval paired; the views and the precision, "
-        f"which has one seed, on fold 1. {digits['data']}, {digits['orbit']}: one seed. By default an image of up to "
-        "64 pixels is read whole, and of a larger one a ViT's first third reads 0.36. Fewer layers cost more: 2 "
-        f"instead of 4 {-mean('tokenstn') + mean('shared-2'):+z.1f}, the patches alone "
-        f"{-mean('tokenstn') + mean('shared-0'):+z.1f}."
+        f"which has one seed, on fold 1. {digits['data']}, {digits['orbit']}: one seed, the number of layers and of "
+        f"tokens in [another experiment](results.md#{SMALL_ANCHOR}) with three. By default two layers read the whole "
+        "of an image of up to 64 pixels, and a ViT's first third 0.36 of a larger one. To read the patches alone costs "
+        f"{-mean('tokenstn') + mean('shared-0'):+z.1f} on EU-Moths."
     ).replace(" -", " −")
-    command = "tokenstn bench ablation; tokenstn bench moths-views; python benchmarks/shortcuts.py mnist"
+    command = (
+        f"tokenstn bench ablation; tokenstn bench moths-views; tokenstn bench {SMALL_IMAGES}; "
+        "python benchmarks/shortcuts.py mnist"
+    )
     head = ("shortcut", "EU-Moths", "MNIST")
     return "\n\n".join(["### What shortcuts cost", words, table(head, rows), about(digits, command)])
 

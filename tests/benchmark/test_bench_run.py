@@ -80,7 +80,7 @@ def test_how_sure_one_view_has_to_be_is_found_before_a_cell_is_judged_and_kept_w
     ours = [cell for cell in results.cells if cell.row == "tokenstn" and cell.state == "done"]
     for cell in ours:
         kept = json.loads((folder / "cache" / folder_of("cell", cell.key) / "result.json").read_text())
-        assert kept["enough"]["looked"] == 24 * 4 and kept["enough"]["auto"]["unmoved"] == AutoViews().unmoved
+        assert kept["enough"]["looked"] == 24 * 4 and kept["enough"]["auto"]["most"] == AutoViews().most
     assert len(ours) == 2
 
 

@@ -52,9 +52,9 @@ class Live(Recorder):
     def takes(self, images):
         return True
 
-    def __call__(self, reading, *inputs, **choice):
+    def __call__(self, reading, *inputs, views, blur=0.0):
         self.read.append(len(inputs[0]))
-        return reading(*inputs, **choice)
+        return reading(*inputs, views=views, blur=blur)
 
 
 @torch.no_grad()

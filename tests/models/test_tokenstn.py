@@ -78,9 +78,7 @@ SHARPNESS = torch.tensor([0.1, 2.0, 300.0, 8.0, 30.0, 2.0])
 
 @torch.no_grad()
 def test_auto_takes_as_many_views_as_hold_the_mass_and_no_more(images):
-    model = make(
-        primitives=("rotation",), auto=AutoViews(mass=0.6, most=12, spread_deg=0, unmoved=0, further="bilinear")
-    )
+    model = make(primitives=("rotation",), auto=AutoViews(mass=0.6, most=12, spread_deg=0, further="bilinear"))
     p = model.classify(images, rings(SHARPNESS), "auto")
     used = (p.views.weights > 0).sum(1)
     masses = rings(SHARPNESS)["rotation"].candidates(36).masses

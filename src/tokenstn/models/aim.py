@@ -8,39 +8,19 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Pose
-from tokenstn.geometry.constants import constant
 from tokenstn.posteriors import Posterior, Views, best_pose, most_probable_poses
-from tokenstn.posteriors.base import largest
 
 
-def aim(posteriors: Mapping[str, Posterior], count: int, blur: float = 0.0, unmoved: float = 0.0) -> tuple[Pose, Views]:
+def aim(posteriors: Mapping[str, Posterior], count: int, blur: float = 0.0) -> tuple[Pose, Views]:
     """The most likely pose ``(B,)``, and at most ``count`` most probable views with their masses, not yet weights.
 
     blur: by how many radians the belief about the angle is widened, so that there are views on both sides of the best.
-    unmoved: the share of images that come in no other pose than the identity, before anything is seen of them.
     """
     pose = best_pose(posteriors)
     if count == 1:
         return pose, only(pose)
     poses, masses = most_probable_poses(posteriors, count, blur)
-    views = Views(poses.matrix, masses)
-    several = masses.shape[1] > 1  # a belief of one view alone is trusted with that
-    return pose, _with_image_itself(views, posteriors, unmoved, count) if unmoved and several else views
-
-
-def _with_image_itself(views: Views, posteriors: Mapping[str, Posterior], unmoved: float, count: int) -> Views:
-    """The views, the best one first, with the image as it is among them: it is not resampled, and so not blurred.
-
-    A localizer is trained on poses from all of their range, as if none were more frequent than others. By Bayes' rule
-    its belief is turned into one for images of which a share was not moved at all.
-    """
-    ratio = torch.stack([posterior.identity_ratio() for posterior in posteriors.values()]).prod(0)
-    share = (unmoved * ratio / (unmoved * ratio + 1 - unmoved)).unsqueeze(1)
-    masses = torch.cat((views.weights * (1 - share), share), 1)
-    identity = constant(torch.eye, 3, like=views.matrices).expand(len(masses), 1, 3, 3)
-    matrices = torch.cat((views.matrices, identity), 1)
-    chosen = largest(masses, min(count, masses.shape[1]), first=torch.zeros_like(masses[:, 0], dtype=torch.long))
-    return Views(matrices.gather(1, chosen[..., None, None].expand(-1, -1, 3, 3)), masses.gather(1, chosen))
+    return pose, Views(poses.matrix, masses)
 
 
 def only(pose: Pose) -> Views:

@@ -19,7 +19,7 @@ EXECUTIONS = ("torch", "onnx")
 
 
 # what files of earlier versions leave out, and what they meant
-LEFT_OUT = {"sure": None, "spread_deg": 0.0, "doubt": None, "unmoved": 0.0, "further": "bilinear"}
+LEFT_OUT = {"sure": None, "spread_deg": 0.0, "doubt": None, "further": "bilinear"}
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,8 @@ class AutoViews:
     belief about the angle is widened for choosing and weighing views, so that answers are averaged over angles near the
     best one however sharp the belief is; views are as far apart, in whole tens of degrees. 0 weighs views by the belief
     alone. doubt: how unsure of the angle, from 0 to 1 as ``Posterior.entropy`` says, an image has to be for the
-    localizer to read it again at three quarter turns; None never does. unmoved: the share of images that are taken to
-    come as they should, before anything is seen of them; where the belief agrees with that, the image itself is one of
-    several views. 0 never looks at it, and neither does a model of relative poses. further: how the pixels of the views
-    after the first are interpolated, "bilinear" or "bicubic", which blurs an image less that was turned before.
+    localizer to read it again at three quarter turns; None never does. further: how the pixels of the views after
+    the first are interpolated, "bilinear" or "bicubic", which blurs an image less that was turned before.
 
     >>> AutoViews(mass=0.5, most=4).mass
     0.5
@@ -45,7 +43,6 @@ class AutoViews:
     sure: float | None = 2.5
     spread_deg: float = 20.0
     doubt: float | None = 0.5
-    unmoved: float = 0.05
     further: Literal["bilinear", "bicubic"] = "bicubic"
 
     def __post_init__(self) -> None:
@@ -54,9 +51,8 @@ class AutoViews:
         odds = self.sure is None or (isinstance(self.sure, int | float) and self.sure >= 1)
         angle = isinstance(self.spread_deg, int | float) and not isinstance(self.spread_deg, bool)
         doubt = self.doubt is None or (isinstance(self.doubt, int | float) and 0 <= self.doubt <= 1)
-        unmoved = isinstance(self.unmoved, int | float) and 0 <= self.unmoved < 1
         if (
-            not (number and count and odds and angle and doubt and unmoved)
+            not (number and count and odds and angle and doubt)
             or not 0 < self.mass <= 1
             or self.most < 1
             or not 0 <= self.spread_deg <= 180
@@ -64,8 +60,7 @@ class AutoViews:
         ):
             raise ValueError(
                 f"{self}: mass in (0, 1], most a number from 1, sure a number from 1 or None, "
-                "spread_deg from 0 to 180, doubt from 0 to 1 or None, unmoved in [0, 1), "
-                "further bilinear or bicubic"
+                "spread_deg from 0 to 180, doubt from 0 to 1 or None, further bilinear or bicubic"
             )
 
 

@@ -26,7 +26,7 @@ Reading = Callable[..., Aimed]
 
 
 class Recorder:
-    """Plays back a reading ``(*inputs, **choice) → Aimed``, recording it for every new choice and shape of inputs.
+    """Plays back a reading ``(*inputs, views, blur) → Aimed``, recording it for every new number and shape of inputs.
 
     The recordings share the memory of their intermediate results: what one of them gives is copied before the next.
     """
@@ -40,14 +40,14 @@ class Recorder:
         tracing = torch.compiler.is_compiling() or (images.is_cuda and torch.cuda.is_current_stream_capturing())
         return images.is_cuda and not torch.is_grad_enabled() and not tracing
 
-    def __call__(self, reading: Reading, *inputs: Tensor, **choice: Any) -> Aimed:
+    def __call__(self, reading: Reading, *inputs: Tensor, views: int, blur: float = 0.0) -> Aimed:
         # a recording is of one way to compute: in autocast it holds the casts
         layout = tuple((given.shape, given.stride(), given.dtype, given.device) for given in inputs)
-        key = (layout, tuple(choice.items()), autocast_precision())
+        key = (layout, views, blur, autocast_precision())
         if key not in self._kept:
             if len(self._kept) >= MOST_SHAPES:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = _Recording(partial(reading, **choice), inputs, self._pool)
+            self._kept[key] = _Recording(partial(reading, views=views, blur=blur), inputs, self._pool)
             self._pool = self._kept[key].graph.pool()
         return self._kept[key](inputs)
 

@@ -72,7 +72,6 @@ _AUTO = _fields(
     sure=_either(_NULL, _NUMBER),
     spread_deg=_NUMBER,
     doubt=_either(_NULL, _NUMBER),
-    unmoved=_NUMBER,
     further=_is(str),
 )
 # what a config holds, as far as types go; whether the values make sense is known to those who use them

@@ -268,7 +268,7 @@ class TokenSTN(nn.Module, Pretrained):
             # where there is a rectifier, its answers were calibrated, and not this one of the bare classifier
             return self._classify_as_is(images, None if self.primitives else self._limits(images, views, sampling))
         if sampling == "probable":
-            return self._looked(images, posteriors, *aim(posteriors, **self._choice(views)), views)
+            return self._looked(images, posteriors, *aim(posteriors, *self._choice(views)), views)
         assert views != "auto"
         pose = best_pose(posteriors)
         poses, masses = random_poses(posteriors, views, generator)
@@ -278,32 +278,28 @@ class TokenSTN(nn.Module, Pretrained):
         limits = self._limits(images, views, sampling)
         return self._prediction(images, probabilities, disagreement, pose, rectified, chosen, posteriors, limits)
 
-    def _choice(self, views: int | Literal["auto"]) -> dict[str, Any]:
-        """What ``aim`` chooses views by."""
-        if views != "auto":
-            return {"count": views}
-        # poses that are relative have no zero that images could come at
-        unmoved = self.auto.unmoved if self.poses == "absolute" else 0.0
-        return {"count": self.auto.most, "blur": math.radians(self.auto.spread_deg), "unmoved": unmoved}
+    def _choice(self, views: int | Literal["auto"]) -> tuple[int, float]:
+        """How many views there are to choose from, and by how many radians the belief is widened for that."""
+        return (self.auto.most, math.radians(self.auto.spread_deg)) if views == "auto" else (views, 0.0)
 
-    def _aimed(self, images: Tensor, *first: Tensor, **choice: Any) -> Aimed:
+    def _aimed(self, images: Tensor, *first: Tensor, views: int, blur: float) -> Aimed:
         """Where to look, after one reading; where the raw numbers ``first`` of that are given, after three more."""
         names = (primitive.name for primitive in self.primitives)
         before = dict(zip(names, first, strict=True)) if first else None
         raw = self.heads(images) if before is None else read_again(self.localize, images, before)
-        pose, found = aim(self.beliefs(raw), **choice)
+        pose, found = aim(self.beliefs(raw), views, blur)
         return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
 
     def _played_back(self, recorder: Recorder, images: Tensor, views: int | Literal["auto"]) -> Aimed:
         """Where to look, from recordings: of the first reading, and for images in doubt of the further ones."""
-        choice = self._choice(views)
-        aimed = recorder(self._aimed, images, **choice)
+        count, blur = self._choice(views)
+        aimed = recorder(self._aimed, images, views=count, blur=blur)
         rows = self._in_doubt(images, self.beliefs(aimed[0])) if views == "auto" else ()
         if len(rows) == 0:
             return aimed
         some = padded(rows, len(images))
         first = [raw[some] for raw in aimed[0].values()]
-        return with_rows_of(aimed, recorder(self._aimed, images[some], *first, **choice), rows)
+        return with_rows_of(aimed, recorder(self._aimed, images[some], *first, views=count, blur=blur), rows)
 
     def _looked(
         self,

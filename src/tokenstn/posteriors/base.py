@@ -14,7 +14,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -129,28 +128,6 @@ class Posterior(ABC):
             return torch.cat((1 - inside.sum(-1, keepdim=True), inside), -1)
         inner = self.cdf(constant(_inner_edges, primitive, like=self.raw))
         return torch.cat((torch.zeros_like(inner[..., :1]), inner, torch.ones_like(inner[..., :1])), -1).diff(dim=-1)
-
-    def identity_ratio(self) -> Tensor:
-        """How many times more of the belief than by chance is in the grid's cell with the identity, ``(B,)``.
-
-        As a ratio of densities it is as fine as a cell.
-
-        >>> from tokenstn.posteriors import Circular
-        >>> Circular(Rotation(), torch.zeros(1, 36)).identity_ratio()            # no idea
-        tensor([1.])
-        """
-        masses = self.cell_masses()
-        return (masses.shape[-1] * masses[..., _identity_cell(self.primitive)]).prod(-1)
-
-
-@cache
-def _identity_cell(primitive: Primitive) -> int:
-    """Which cell of the entropy's grid holds the identity."""
-    if isinstance(primitive, Reflection):
-        return 1
-    circle = isinstance(primitive, Rotation) and primitive.full_circle
-    edges = _circle_edges(torch.device("cpu")) if circle else primitive.cell_edges(INTERVAL_CELLS)[1:-1]
-    return int((edges < primitive.identity).sum())
 
 
 def _circle_edges(device: torch.device) -> Tensor:
