@@ -111,6 +111,11 @@ def test_answers_that_are_no_numbers_are_not_looked_at() -> None:
     assert math.isfinite(enough.brier) and math.isfinite(enough.at_length)
 
 
+def test_where_one_view_is_all_there_is_nothing_is_found() -> None:
+    model = HonestSTN(auto=AutoViews(most=1))
+    assert fit_enough(model, table_of(40), torch.arange(40), rotation_group(4)) is None
+
+
 def test_a_few_images_tell_nothing(tmp_path) -> None:
     table = table_of(24, labels=torch.where(torch.arange(24) < 19, torch.arange(24) % 4, -1))
     assert fit_enough(HonestSTN(), table, torch.arange(24), rotation_group(4)) is None

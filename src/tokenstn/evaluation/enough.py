@@ -84,8 +84,9 @@ def fit_enough(
         group: the poses to look at them in; mask: whether only the inscribed disc is shown there.
         seed: of what is taken.
 
-    None where fewer than 20 images have a label, can be read and get an answer: they would tell too little. ``model``
-    is put into evaluation mode and stays as it is otherwise: give it the result's ``auto``.
+    None where fewer than 20 images have a label, can be read and get an answer, for they would tell too little, and
+    where none has a second view. ``model`` is put into evaluation mode and stays as it is otherwise: give it the
+    result's ``auto``.
     """
     assert model.preprocessing is not None
     rows = rows[is_labelled(table.labels[rows])]
@@ -104,9 +105,9 @@ def fit_enough(
                 found.append(_first_and_all(patient, orbit[element], batch["label"].to(device)).cpu())
     answers = torch.cat(found)
     answers = answers[answers.isfinite().all(-1)]  # whoever judges them says where they are no numbers
-    if len(answers) < LEAST * poses:
-        return None
     odds, first, every, views = answers.unbind(-1)
+    if len(odds) < LEAST * poses or not bool((views > 1).any()):
+        return None
     sure = least_odds(odds, first - every)
     stopped = torch.zeros_like(odds, dtype=torch.bool) if sure is None else odds >= sure
     return Enough(

@@ -181,7 +181,8 @@ def train(
     if not run_folder.is_main_process():
         return TrainResult(folder, {})
     steps.say_what_happened(console, trained)
-    chosen_by = steps.look_no_longer_than_needed(console, model.to(device), table, machine, seed)
+    model.to(device)
+    chosen_by = steps.look_no_longer_than_needed(console, model, table, machine, seed) if labelled else None
     found = steps.evaluate_run(model, table, as_typed(train, arguments), machine, seed, trained)
     harms = steps.breaks_more_than_it_fixes(found.evaluation)
     if along:

@@ -178,7 +178,7 @@ def look_no_longer_than_needed(
     """Find when one view is enough for this classifier, and let the model stop there; the rows that this was found on.
 
     They are half of the images that the run is judged by: the other half calibrates the flags, and may not choose
-    anything. With few images, or without labels, what one view has to be stays as it is: None.
+    anything. With few images, or without labels, how sure one view has to be stays as it is: None.
     """
     rows = stratified_limit(table, "val", EVALUATED, seed)
     groups = None if table.groups is None else numbered([str(table.groups[row]) for row in rows.tolist()])
