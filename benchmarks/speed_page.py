@@ -332,7 +332,6 @@ def shortcuts() -> str:
     rows = [
         ("4 layers instead of 6", instead_of(ablation, "shared-6"), "–"),
         ("2 layers instead of 4", instead_of(ablation, "shared-2", 1), instead_of(small, "layers-4")),
-        ("1 layer instead of 2", "–", instead_of(small, "layers-1", 1)),
         ("an image of 0.36 instead of the whole one", instead_of(ablation, "full-resolution"), "–"),
         ("an image of half instead of the whole one", halved, beside(digits, "half resolution", "auto")),
         ("5 × 5 tokens instead of 7 × 7, of an image of half", pooled, "–"),
@@ -345,7 +344,7 @@ def shortcuts() -> str:
     words = (
         "Points over the orbit. EU-Moths: three seeds, where there is an interval paired; the views and the precision, "
         f"which has one seed, on fold 1. {digits['data']}, {digits['orbit']}: one seed, the number of layers and of "
-        f"tokens in [another experiment](results.md#{SMALL_ANCHOR}) with two. By default two layers read the whole "
+        f"tokens in [another experiment](results.md#{SMALL_ANCHOR}) with two, on a CPU. By default two layers read the whole "
         "of an image of up to 64 pixels, and a ViT's first third 0.36 of a larger one. To read the patches alone costs "
         f"{-mean('tokenstn') + mean('shared-0'):+z.1f} on EU-Moths."
     ).replace(" -", " −")
