@@ -54,7 +54,9 @@ over 8 rotations × 3 scales, with a localizer that reads 4 layers of the photo 
 and on BreastMNIST, test images, over 16 rotations, four seeds of another training than in the table above. Up to 8
 views, 20° apart. Bicubic reading gains on turned images, which were blurred once before, what it loses on images as
 they come; a closer look gains on moths and loses where the object fills the image. What came of it: the first view is
-read bilinearly, and where that is not sure of its answer the others bicubically.
+read bilinearly, and where that is not sure of its answer the others bicubically. On the same photos with a weaker
+classifier, trained on a CPU, one seed, that gives 63.1 instead of 62.0 % over the orbit and 64.1 instead of 64.8 %
+upright.
 """
 TRIED_BY_COUNTING = """From the answers to thirty views of every photo of that fold, one seed, beside 81.8 % with as
 many as needed, then 10° apart: mirrored views as well gave 0.0 to +0.1 points, votes weighed by their confidence +0.1
