@@ -82,9 +82,9 @@ def look_at(model: TokenSTN, photo: Tensor, views: int | Literal["auto"] = "auto
     if "rotation" in posteriors and prediction.views is not None:
         used = prediction.views.weights[0] > 0
         matrices, weights = prediction.views.matrices[0, used], prediction.views.weights[0, used]
-        looked = warp(images, matrices.unsqueeze(0))[0]
-        if views == "auto":  # as it looked itself
-            looked[1:] = warp(images, matrices[1:].unsqueeze(0), mode=model.auto.further)[0]
+        first, others = matrices.unsqueeze(0).split((1, len(matrices) - 1), 1)
+        further = model.auto.further if views == "auto" else "bilinear"  # as the call has looked
+        looked = torch.cat((warp(images, first), warp(images, others, mode=further)), 1)[0]
         seen = model.classify(looked, {}).probabilities.argmax(1).tolist()
         angles = seen_rotation(decompose(matrices)).tolist()
         needles = [Needle(a, w, names[k]) for a, w, k in zip(angles, weights.tolist(), seen, strict=True)]
