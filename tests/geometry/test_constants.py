@@ -1,5 +1,7 @@
 """Constants: made once, and safe to train with."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -44,3 +46,24 @@ def test_it_has_the_dtype_and_the_device_of_its_example_in_a_traced_graph_too(mo
     elsewhere = torch.zeros((), dtype=torch.float16, device="meta")
     for there in (constant(torch.arange, 3, like=elsewhere), numbers((1.0, 2.0), elsewhere), scalar(2.0, elsewhere)):
         assert there.device.type == "meta" and there.dtype == torch.float16
+
+
+def operations_of(size: int, dynamic: bool) -> list[str]:
+    """What a compiled warp of square images does, after a check that it is the plain one."""
+    graphs = []
+
+    def keep(graph: torch.fx.GraphModule, _) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    images, views = torch.rand(2, 1, size, size), Pose.of(rotation=torch.tensor([0.3, -2.0])).matrix
+    torch._dynamo.reset()
+    plain = partial(warp, validate=False)
+    found = torch.compile(plain, fullgraph=True, dynamic=dynamic, backend=keep)(images, views)
+    torch.testing.assert_close(found, plain(images, views))
+    return [str(node.target) for graph in graphs for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def test_a_compiled_graph_is_given_constants_and_makes_them_only_for_images_of_any_size():
+    assert not [name for name in operations_of(11, dynamic=False) if "arange" in name]
+    assert [name for name in operations_of(11, dynamic=True) if "arange" in name]

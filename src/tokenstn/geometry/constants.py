@@ -1,6 +1,7 @@
 """Small tensors that are the same in every call, made once for each device.
 
-Making them anew would copy them to the GPU each time, and such a copy waits until the GPU has nothing else to do.
+Making them anew would copy them to the GPU each time, and such a copy waits until the GPU has nothing else to do. A
+compiled graph is given them as well; one that is exported, or is for images of any size, makes its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from tokenstn.geometry.tracing import compiling_to_run_here, static
+
 
 def constant(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) -> Tensor:
     """``make(*arguments, device)`` in the dtype and on the device of ``like``. It is shared: never write into it.
@@ -18,8 +21,8 @@ def constant(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) ->
     >>> constant(torch.arange, 3, like=torch.zeros((), dtype=torch.float64))
     tensor([0., 1., 2.], dtype=torch.float64)
     """
-    if torch.compiler.is_compiling():  # a traced graph keeps constants of its own
-        return make(*arguments, device=like.device).to(like.dtype)
+    if torch.compiler.is_compiling() and not (compiling_to_run_here() and static(arguments)):
+        return make(*arguments, device=like.device).to(like.dtype)  # the graph makes it
     return _kept(make, arguments, like.dtype, like.device)
 
 
@@ -41,8 +44,15 @@ def _single(value: float, device: torch.device) -> Tensor:
     return torch.full((), value, dtype=torch.float64, device=device)
 
 
-@lru_cache(maxsize=256)
+@torch.compiler.assume_constant_result
 def _kept(
+    make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    return _made(make, arguments, dtype, device)
+
+
+@lru_cache(maxsize=256)
+def _made(
     make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     with torch.inference_mode(False):  # what is made in inference mode could not be trained with later

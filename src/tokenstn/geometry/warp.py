@@ -23,6 +23,7 @@ from torch.nn import functional as F
 
 from tokenstn.geometry.affine import require_pose, unchecked_inverse
 from tokenstn.geometry.constants import constant, numbers
+from tokenstn.geometry.tracing import compiling_to_run_here
 
 Padding = Literal["reflection", "zeros", "border"]
 Mode = Literal["bilinear", "bicubic", "nearest"]
@@ -204,8 +205,8 @@ def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
         and views.dtype == torch.float32
         and images.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and not (torch.is_grad_enabled() and (images.requires_grad or views.requires_grad))
-        and not torch.compiler._is_exporting_flag  # is_exporting() is true in every compiled graph of torch 2.11
-        and (torch.compiler.is_compiling() or _triton_runs(images.device))  # what compiles for a GPU does so by Triton
+        # what compiles for a GPU does so by Triton
+        and (compiling_to_run_here() if torch.compiler.is_compiling() else _triton_runs(images.device))
     )
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tokenstn.geometry.constants import constant
+from tokenstn.geometry.tracing import compiling_to_run_here
 
 
 def twin_of(module: nn.Module) -> nn.Module:
@@ -76,7 +77,8 @@ class PatchProduct(nn.Module):
 def _add_positions(twin: Any, tokens: Tensor) -> Tensor:
     """What timm does for a ViT at another size, ``(B, h, w, D)`` → ``(B, n, D)``, in one product for ten steps."""
     learned, given, wanted = twin.pos_embed, tuple(twin.patch_embed.grid_size), tuple(tokens.shape[1:3])
-    if learned is None or given == wanted or torch.compiler.is_compiling():  # a traced graph keeps no weights
+    exporting = torch.compiler.is_compiling() and not compiling_to_run_here()  # such a graph keeps no weights
+    if learned is None or given == wanted or exporting:
         return VisionTransformer._pos_embed(twin, tokens)
     front = learned.shape[1] - given[0] * given[1]  # tokens that have no place, such as that of the class
     with torch.autocast(tokens.device.type, enabled=False):
