@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from tokenstn.evaluation.bootstrap import (
     cluster_bootstrap,
     cluster_mean_interval,
     paired_difference,
     resampled_weights,
+    share_interval,
 )
 from tokenstn.evaluation.results import Interval
 from tokenstn.evaluation.selective import Ranking
@@ -89,6 +91,18 @@ def test_an_undefined_statistic_has_no_interval_and_undefined_draws_are_left_out
     rare = cluster_bootstrap(Ranking.of(random(5), torch.arange(5) == 0).auroc, torch.arange(5), draws=50)
     assert rare is not None and 0 <= rare.low <= rare.high <= 1
     assert cluster_mean_interval(torch.ones(3), torch.zeros(3)) == Interval(1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("images", [6, 18, 500])
+def test_where_nothing_fails_the_interval_is_that_of_clopper_and_pearson(images):
+    exact = stats.binomtest(images, images).proportion_ci(0.95, "exact")
+    all_right, none = torch.ones(3, images), torch.zeros(3, images)  # at three poses each
+    for found in (share_interval(all_right, torch.arange(images)), share_interval(none, torch.arange(images))):
+        assert found.high - found.low == pytest.approx(exact.high - exact.low, abs=1e-4)
+    pairs = torch.arange(images) // 2  # a patient has two images
+    assert share_interval(all_right, pairs).low < share_interval(all_right, torch.arange(images)).low
+    some = torch.tensor([1.0, 1.0, 0.0, 1.0])
+    assert share_interval(some, torch.arange(4)) == cluster_mean_interval(some, torch.arange(4))
 
 
 def test_what_cannot_be_drawn_from_is_refused_with_a_sentence():

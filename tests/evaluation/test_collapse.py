@@ -96,3 +96,10 @@ def test_half_a_turn_is_an_angle_like_any_other_until_moved_images_stay_there():
     upside_down = {"rotation": wrap_angle(math.pi + 0.005 * NOISE)}
     assert not collapse_report(("rotation",), upside_down)["rotation"].collapsed
     assert collapse_report(("rotation",), upside_down, (turns(), upside_down))["rotation"].collapsed
+
+
+def test_images_that_were_turned_upside_down_are_rightly_found_there():
+    applied = {"rotation": torch.full((2000,), math.pi, dtype=torch.float64)}
+    before, after = {"rotation": 0.001 * NOISE}, {"rotation": wrap_angle(math.pi + 0.001 * NOISE)}
+    report = collapse_report(("rotation",), before, (applied, after))["rotation"]
+    assert not report.collapsed and report.at_bound > 0.9 and report.equivariance_failures == 0

@@ -1,9 +1,12 @@
 """The controls tell a localizer that looks at the object from one that looks at the seams."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
-from tokenstn.evaluation.controls import centre_square, run_controls
+from tokenstn.evaluation.controls import centre_square, run_controls, standard_error
 from tokenstn.evaluation.photos import load_photos, posed_inputs
 from tokenstn.geometry import Pose, hide_corners, invert, warp
 
@@ -114,3 +117,20 @@ def test_the_centre_square_is_in_the_centre(height, width):
     side = min(height, width)
     assert square.shape == (1, side, side)
     assert square[0, 0, 0] == photo[0, (height - side) // 2, (width - side) // 2]
+
+
+def test_images_of_a_group_are_not_independent():
+    generator = torch.Generator().manual_seed(0)
+    groups, each = 400, 5
+    shares = torch.randn(groups, generator=generator, dtype=torch.float64).repeat_interleave(each)
+    alone, grouped = torch.arange(groups * each), torch.arange(groups).repeat_interleave(each)
+    assert standard_error(shares, grouped) == pytest.approx(each**0.5 * standard_error(shares, alone), rel=0.01)
+    assert standard_error(shares, alone) == pytest.approx(shares.std().item() / len(shares) ** 0.5, rel=1e-6)
+    assert standard_error(shares[:each], grouped[:each]) == math.inf
+
+
+def test_a_gap_within_one_group_warns_of_nothing():
+    table = table_of(24)
+    assert controls(CheatingSTN(), table)["circular mask"].warns
+    one = controls(CheatingSTN(), replace(table, groups=["a trap"] * 24))["circular mask"]
+    assert not one.warns and "do not tell from chance" in one.sentence

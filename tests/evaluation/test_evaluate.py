@@ -35,7 +35,8 @@ def test_an_evaluation_has_all_its_parts(found):
     assert evaluation.images == 24 and evaluation.classes == CLASSES and evaluation.group == "rotation"
     assert [element.rotation_deg for element in evaluation.elements] == [45.0 * k for k in range(8)]
     assert evaluation.rectified.mean == 1.0 and evaluation.bare.mean < 0.5
-    assert evaluation.rectified.mean_ci.low == 1.0 and evaluation.bare.mean_ci.low < evaluation.bare.mean
+    assert 0.8 < evaluation.rectified.mean_ci.low < 1.0, "no image fails, and yet they are few"
+    assert evaluation.bare.mean_ci.low < evaluation.bare.mean
     assert evaluation.flips.overall.fixed == evaluation.flips.overall.base_wrong
     assert set(evaluation.pose) == set(evaluation.entropy) == {"rotation"} and len(evaluation.entropy["rotation"]) == 4
     assert set(evaluation.uncertainty) == {

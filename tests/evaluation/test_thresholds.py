@@ -175,6 +175,14 @@ def test_images_that_have_chosen_something_do_not_calibrate():
     assert limits.of_pose.guarantee.images == 200 and limits.of_class.guarantee.images == 160
 
 
+def test_a_promise_says_where_these_images_have_chosen_the_epoch():
+    answers = draw(300, torch.Generator().manual_seed(0))
+    for chosen, said in ((False, "neither trained nor chosen by them"), (True, "decided which epoch of it was kept")):
+        found = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3, epoch_chosen=chosen)
+        for part in (found.of_class, found.of_pose):
+            assert part is not None and said in part.guarantee.assumptions
+
+
 def test_what_cannot_be_calibrated_is_left_out():
     generator = torch.Generator().manual_seed(0)
     unlabelled = fit_thresholds(draw(100, generator, labels=torch.full((100,), -1)), HonestSTN())

@@ -208,3 +208,10 @@ def test_a_report_is_a_page_and_a_file_for_each_figure(tmp_path):
     assert files == {"report.html"} | {f"figures/{name}.{kind}" for name in names for kind in ("svg", "csv")}
     page = path.read_text(encoding="utf-8")
     assert all(f'id="figure-{name}"' in page for name in names)
+
+
+def test_no_pose_is_the_worst_where_all_are_alike():
+    evaluation = made.ALL["bare"]()
+    alike = replace(evaluation.bare, by_element=(0.5,) * len(evaluation.elements))
+    assert "at None" not in page_of(replace(evaluation, bare=alike))
+    assert "at None" not in plain("bare")

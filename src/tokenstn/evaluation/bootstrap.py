@@ -59,6 +59,23 @@ def cluster_mean_interval(values: Tensor, clusters: Tensor, draws: int = 1000, s
     return percentile_interval(float(flat.mean()), means)
 
 
+def share_interval(answers: Tensor, clusters: Tensor, draws: int = 1000, seed: int = 0) -> Interval:
+    """The share of answers, each from 0 to 1, with its interval; shapes as in :func:`cluster_mean_interval`.
+
+    Where all are 1, or all are 0, there is nothing to draw from: the other end is where a cluster that failed would
+    still be missing in one of 40 samples, as Clopper and Pearson have it.
+
+    >>> share_interval(torch.ones(18), torch.arange(18))
+    Interval(value=1.0, low=0.8147, high=1.0)
+    """
+    found = cluster_mean_interval(answers, clusters, draws, seed)
+    if found.value not in (0.0, 1.0):
+        return found
+    _, count = _numbered(_spread_over(clusters, answers.shape))
+    reached = round(((1 - LEVEL) / 2) ** (1 / count), 4)
+    return Interval(1.0, reached, 1.0) if found.value else Interval(0.0, 0.0, round(1 - reached, 4))
+
+
 def paired_difference(a: Tensor, b: Tensor, clusters: Tensor, draws: int = 1000, seed: int = 0) -> Interval:
     """Mean of a minus mean of b on the same answers, with its interval; shapes as in :func:`cluster_mean_interval`.
 

@@ -68,14 +68,15 @@ def collapse_report(
     for primitive in as_primitives(primitives):
         name = primitive.name
         predicted = values[name].double()
-        spread, at_bound = spread_of(primitive, predicted), _share_at_bound(primitive, predicted)
-        # ±1 are all values of a reflection; half a turn is an angle like any other, until moved images stay there
-        may_be_stuck = not isinstance(primitive, Reflection) and not _full_circle(primitive)
+        spread, at_bound = spread_of(primitive, predicted), _at_bound(primitive, predicted)
+        # ±1 are all values of a reflection; half a turn is an angle like any other, but for images that stay there
+        # when they are moved elsewhere
+        stuck = at_bound & (not isinstance(primitive, Reflection) and not _full_circle(primitive))
         reason, error, failures = None, None, None
         if name in moves:
             applied, after = moves[name].double(), moved[name].double()
-            at_bound = _share_at_bound(primitive, after)
-            may_be_stuck = not isinstance(primitive, Reflection)
+            at_bound = _at_bound(primitive, after)
+            stuck = at_bound & (not isinstance(primitive, Reflection))
             wanted, there = spread_of(primitive, applied), spread_of(primitive, after)
             if there < LEAST_SPREAD * wanted:
                 reason = (
@@ -88,11 +89,12 @@ def collapse_report(
                 error = errors.median().item()
                 large = LARGE_TURN if isinstance(primitive, Rotation) else LARGE_ZOOM
                 failures = (errors > large).double().mean().item()
-        if at_bound > MOST_AT_BOUND and may_be_stuck:
-            reason = f"{at_bound:.0%} of the predictions are at the end of its range"
+                stuck = stuck & (errors > large) if _full_circle(primitive) else stuck
+        if stuck.double().mean() > MOST_AT_BOUND:
+            reason = f"{stuck.double().mean():.0%} of the predictions are at the end of its range"
         report[name] = PrimitiveHealth(
             spread=spread,
-            at_bound=at_bound,
+            at_bound=at_bound.double().mean().item(),
             from_identity=distance(primitive, predicted, torch.full_like(predicted, primitive.identity)).mean().item(),
             equivariance_error=error,
             equivariance_failures=failures,
@@ -111,14 +113,14 @@ def spread_of(primitive: Primitive, values: Tensor) -> float:
     return (values - values.mean(0)).square().mean().sqrt().item()
 
 
-def _share_at_bound(primitive: Primitive, values: Tensor) -> float:
-    """Share of values within 1 % of the range's ends; any component of a translation counts."""
+def _at_bound(primitive: Primitive, values: Tensor) -> Tensor:
+    """Which values are within 1 % of the range's ends, ``(N,)``; any component of a translation counts."""
     low, high = primitive.range
     if isinstance(primitive, Scale):
         low, high, values = math.log(low), math.log(high), torch.log(values)
     edge = EDGE * (high - low)
     at_end = (values <= low + edge) | (values >= high - edge)
-    return at_end.reshape(len(values), -1).any(1).double().mean().item()
+    return at_end.reshape(len(values), -1).any(1)
 
 
 def _full_circle(primitive: Primitive) -> bool:

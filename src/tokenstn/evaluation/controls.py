@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from tokenstn.evaluation.answers import is_labelled, judge
+from tokenstn.evaluation.answers import is_labelled, judge, numbered
 from tokenstn.evaluation.method import Method, Sampling, Views
 from tokenstn.evaluation.orbit import device_of
 from tokenstn.evaluation.photos import Photos, posed_inputs
@@ -51,6 +51,7 @@ def run_controls(
     device = device_of(model) if device is None else torch.device(device)
     model.to(device)
     runs: dict[str, _Run] = {}
+    together: list[tuple[Tensor, Tensor]] = []  # rows of each batch, and which of them have labels
     noise = torch.Generator().manual_seed(0) if sampling == "random" else None
     for number, batch in enumerate(photos):
         if len(batch["index"]) == 0:
@@ -67,9 +68,14 @@ def run_controls(
                 judged = judge(probabilities.float().cpu(), batch["label"], model.multi_label)
                 reference = upright.setdefault(who, judged["predicted"])  # the first circumstance is unturned
                 runs.setdefault(f"{circumstance}/{who}", _Run()).add(number, judged, batch["label"], reference)
+        together.append((batch["index"], is_labelled(batch["label"])))
     if not runs:
         return ()
-    return _controls(runs, rectified=not model.bare)
+    rows, known = (torch.cat(parts) for parts in zip(*together, strict=True))
+    rows = rows[known] if bool(known.any()) else rows
+    groups = dataset.table.groups
+    clusters = rows if groups is None else numbered([str(groups[row]) for row in rows.tolist()])
+    return _controls(runs, clusters, rectified=not model.bare)
 
 
 def centre_square(photo: Tensor) -> Tensor:
@@ -164,20 +170,20 @@ _COMPARISONS = (
 )  # fmt: skip
 
 
-def _controls(runs: dict[str, _Run], rectified: bool) -> tuple[Control, ...]:
+def _controls(runs: dict[str, _Run], clusters: Tensor, rectified: bool) -> tuple[Control, ...]:
     labelled = len(runs["exact/bare"].by_image(True)) > 0
     shares = {name: run.by_image(labelled) for name, run in runs.items()}
     return tuple(
-        _control(comparison, shares, labelled, "rectified" if rectified else "bare")
+        _control(comparison, shares, clusters, labelled, "rectified" if rectified else "bare")
         for comparison in _COMPARISONS
         if rectified or not comparison.of_rectifier
     )
 
 
-def _control(comparison: _Comparison, shares: dict[str, Tensor], labelled: bool, who: str) -> Control:
+def _control(comparison: _Comparison, shares: dict[str, Tensor], clusters: Tensor, labelled: bool, who: str) -> Control:
     measured, reference = shares[f"{comparison.measured}/{who}"], shares[f"{comparison.reference}/{who}"]
     accuracy, wanted = measured.mean().item(), reference.mean().item()
-    gap, error = wanted - accuracy, standard_error(reference - measured)
+    gap, error = wanted - accuracy, standard_error(reference - measured, clusters)
     # with other rotations only a lower share is a bad sign
     large = (gap if comparison.other_rotations else abs(gap)) > LARGEST_GAP + 1e-9
     warns = large and abs(gap) > SURE * error
@@ -198,10 +204,16 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], labelled: bool,
     )
 
 
-def standard_error(values: Tensor) -> float:
-    """Of the mean of independent values ``(n,)``.
+def standard_error(values: Tensor, clusters: Tensor) -> float:
+    """Of the mean of values ``(n,)``, of which those with the same number in ``clusters (n,)`` are not independent.
 
-    >>> standard_error(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    0.6454972243679028
+    >>> values = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    >>> round(standard_error(values, torch.arange(4)), 4), round(standard_error(values, torch.tensor([0, 0, 1, 1])), 4)
+    (0.6455, 1.0)
     """
-    return values.double().std(correction=1).item() / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    names, places = clusters.unique(return_inverse=True)
+    if len(names) < 2:
+        return math.inf
+    away = values.double() - values.double().mean()
+    sums = torch.zeros(len(names), dtype=torch.float64).index_add(0, places, away)
+    return math.sqrt(sums.square().sum().item() * len(names) / (len(names) - 1)) / len(values)

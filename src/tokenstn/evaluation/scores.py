@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers, Responses
-from tokenstn.evaluation.bootstrap import cluster_mean_interval
+from tokenstn.evaluation.bootstrap import share_interval
 from tokenstn.evaluation.calibration import calibration
 from tokenstn.evaluation.classification import discrimination
 from tokenstn.evaluation.consistency import consistency
@@ -42,7 +42,7 @@ def scores_of(answers: Answers, responses: Responses, classes: int, seed: int = 
     return Scores(
         upright=by_element[0],
         mean=right.mean().item(),
-        mean_ci=cluster_mean_interval(right, answers.clusters[known], seed=seed),
+        mean_ci=share_interval(right, answers.clusters[known], seed=seed),
         worst=min(by_element),
         best=max(by_element),
         by_element=tuple(by_element),

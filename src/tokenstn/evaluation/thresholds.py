@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers
-from tokenstn.evaluation.bootstrap import cluster_mean_interval
+from tokenstn.evaluation.bootstrap import share_interval
 from tokenstn.evaluation.method import Views
 from tokenstn.evaluation.pose import pose_failed, scale_failed
 from tokenstn.evaluation.results import Evaluation, FlagScore, FlagScores
@@ -27,6 +27,8 @@ from tokenstn.models.thresholds import ClassThreshold, Guarantee, PoseThreshold,
 
 HAIR = 1e-6  # relative: grids stand above the values that they are made from, so that the rounding of another kernel
 # does not raise a flag on an answer that is exactly as certain as one of those, such as all of them without errors
+NOT_CHOSEN = " The model was neither trained nor chosen by them."
+CHOSEN_EPOCH = " The model was not trained on them, but their loss has decided which epoch of it was kept."
 LOST_TURN = "more than 30° from where the turning of the image puts them"
 LOST_ZOOM = "more than a factor of 1.1 from where the scaling of the image puts them"
 
@@ -42,6 +44,7 @@ def fit_thresholds(
     precision: str = "float32",
     seed: int = 0,
     chosen_by: Tensor | None = None,
+    epoch_chosen: bool = False,
 ) -> Thresholds:
     """Thresholds for a model from its answers on images that it was not trained on; ``sentences`` says what they mean.
 
@@ -57,6 +60,7 @@ def fit_thresholds(
         seed: of the halves and of the poses that are taken.
         chosen_by: rows ``(n,)`` in the table of images that something about the model was chosen by, as
             ``AutoViews.sure`` is: they are the first half, and none of them calibrates. Drawn when None.
+        epoch_chosen: the loss on these images has decided which epoch of the training was kept, which the promise says.
 
     Without labels there is no class part, without a moved rotation or scale no pose part. With too few images, or too
     many errors, no threshold meets the target and everything is flagged; without any error everything like the first
@@ -66,8 +70,8 @@ def fit_thresholds(
         if not 0 < value < 1:
             raise ValueError(f"{name}={value}: between 0 and 1, both excluded")
     return Thresholds(
-        of_class=_class_part(answers, target_risk, confidence, seed, chosen_by),
-        of_pose=_pose_part(answers, model.primitives, pose_risk, confidence, seed, chosen_by),
+        of_class=_class_part(answers, target_risk, confidence, seed, chosen_by, epoch_chosen),
+        of_pose=_pose_part(answers, model.primitives, pose_risk, confidence, seed, chosen_by, epoch_chosen),
         settings=model.call_settings(views, precision=precision),
     )
 
@@ -109,7 +113,7 @@ def with_flag_warnings(evaluation: Evaluation, thresholds: Thresholds | None) ->
 
 
 def _class_part(
-    answers: Answers, target: float, confidence: float, seed: int, chosen_by: Tensor | None
+    answers: Answers, target: float, confidence: float, seed: int, chosen_by: Tensor | None, epoch_chosen: bool
 ) -> ClassThreshold | None:
     known = answers.labelled
     if not bool(known.any()):
@@ -120,7 +124,7 @@ def _class_part(
     combination = combine({name: doubt[:, first] for name, doubt in doubts.items()}, wrong[:, first])
     log_odds = combination.log_odds(doubts)
     grouped = answers.groups is not None
-    found = _calibrated(log_odds, wrong, clusters, first, "wrong", target, confidence, grouped, seed + 1)
+    found = _calibrated(log_odds, wrong, clusters, first, "wrong", target, confidence, grouped, epoch_chosen, seed + 1)
     return ClassThreshold(combination, *found)
 
 
@@ -131,6 +135,7 @@ def _pose_part(
     confidence: float,
     seed: int,
     chosen_by: Tensor | None,
+    epoch_chosen: bool,
 ) -> PoseThreshold | None:
     failed, failure = _pose_failures(answers, primitives)
     if failed is None or answers.poses is None:
@@ -141,7 +146,7 @@ def _pose_part(
     clusters = answers.clusters
     first = _first_half(answers.rows, clusters, seed, chosen_by)
     grouped = answers.groups is not None
-    found = _calibrated(entropy, failed, clusters, first, failure, target, confidence, grouped, seed + 2)
+    found = _calibrated(entropy, failed, clusters, first, failure, target, confidence, grouped, epoch_chosen, seed + 2)
     return PoseThreshold(looked_at, *found)
 
 
@@ -170,6 +175,7 @@ def _calibrated(
     target: float,
     confidence: float,
     grouped: bool,
+    epoch_chosen: bool,
     seed: int,
 ) -> tuple[float | None, Guarantee]:
     """The threshold of uncertainties ``(E, N)``, with a grid from the first half ``(N,)`` and risks from the second."""
@@ -181,7 +187,7 @@ def _calibrated(
     grid = grid + HAIR * (1 + grid.abs())
     one = one_pose_per_image(len(uncertainty), len(chosen), seed), chosen
     found = risk_threshold(uncertainty[one], failed[one], target, grid, confidence, images=clusters[chosen])
-    words = found.assumptions + " The model was neither trained nor chosen by them."
+    words = found.assumptions + (CHOSEN_EPOCH if epoch_chosen else NOT_CHOSEN)
     if grouped:
         words += " An image here is one random image of a group: the promise is for a random image of a new group."
     guarantee = Guarantee(
@@ -216,7 +222,7 @@ def _score(
     among_raised = failed[raised].double().mean().item() if bool(raised.any()) else None
     if bool(raised.all()):
         return FlagScore(share, None, among_raised, target, None, said)
-    risk = cluster_mean_interval(failed[~raised], clusters.expand(failed.shape)[~raised], seed=seed)
+    risk = share_interval(failed[~raised], clusters.expand(failed.shape)[~raised], seed=seed)
     kept = risk.low <= target
     sentence = (
         f"{said}; of the others {100 * risk.value:.3g} % ({100 * risk.low:.3g}–{100 * risk.high:.3g}) are "

@@ -59,7 +59,7 @@ def before_after(evaluation: Evaluation) -> Table:
         add("As they come", [scores.upright for scores in both])
         intervals = [percent_interval(scores.mean_ci) if scores.mean_ci else "" for scores in both]
         add(("Mean over the orbit", f"with its 95{THIN}% interval"), [scores.mean for scores in both], intervals)
-        where = [f"at {worst_place(evaluation, scores)}" if len(evaluation.elements) > 1 else "" for scores in both]
+        where = [f"at {place}" if (place := worst_place(evaluation, scores)) else "" for scores in both]
         add("Worst pose", [scores.worst for scores in both], where)
         add("Best pose", [scores.best for scores in both])
     add(("Agreement with itself", "moved copies, same answer"), [scores.consistency for scores in both])
