@@ -41,12 +41,25 @@ def opened(path: Path) -> Image.Image:
 
 
 def deep_png(pixels: np.ndarray) -> bytes:
-    """A PNG of 16 bits for each colour, uint16 ``(H, W, 3)``, which Pillow cannot write."""
+    """A PNG of 16 bits for each colour, uint16 ``(H, W, 3)``, or grey and alpha, which Pillow cannot write."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    height, width, _ = pixels.shape
+    height, width, channels = pixels.shape
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 16, {2: 4, 3: 2}[channels], 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def deep_tiff(pixels: np.ndarray) -> bytes:
+    """A TIFF of 16 bits for each colour, uint16 ``(H, W, 3)``, which Pillow cannot write either."""
+    height, width, _ = pixels.shape
+    short, long = 3, 4
+    tags = [  # width, height, bits, compression, photometric, where, channels, rows of a strip, bytes
+        (256, short, 1, width), (257, short, 1, height), (258, short, 3, 8), (259, short, 1, 1), (262, short, 1, 2),
+        (273, long, 1, 14), (277, short, 1, 3), (278, short, 1, height), (279, long, 1, pixels.nbytes),
+    ]  # fmt: skip
+    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags) + b"\0\0\0\0"
+    head = b"II*\0" + struct.pack("<I", 14 + pixels.nbytes) + struct.pack("<HHH", 16, 16, 16)
+    return head + pixels.astype("<u2").tobytes() + directory

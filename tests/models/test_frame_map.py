@@ -94,3 +94,17 @@ def test_gradients_flow_back_through_a_heatmap():
     values = torch.rand(8, 8, requires_grad=True)
     p.to_input(1).heatmap(values).sum().backward()
     assert math.isfinite(values.grad.sum().item()) and values.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_places_in_a_large_photo_are_not_rounded_by_half_precision(dtype):
+    how = Preprocessing((224, 224), (0.5,), (0.5,))
+    prediction = Prediction(torch.ones(2, 1), POSE, torch.zeros(2, 1, 224, 224))
+    way = prediction.to_photo(1, (3000, 4000), how)
+    spot = torch.zeros(14, 14)
+    spot[3, 11] = 1.0
+    torch.testing.assert_close(centre(way.heatmap(spot.to(dtype))), centre(way.heatmap(spot)), atol=0.2, rtol=0)
+    whole = torch.tensor([[184, 56]])
+    assert way.points(whole).dtype == torch.float32
+    torch.testing.assert_close(way.points(whole), way.points(whole.float()))
+    torch.testing.assert_close(way.points(whole.to(dtype)).float(), way.points(whole.float()), rtol=2**-8, atol=0)

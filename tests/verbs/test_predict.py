@@ -67,6 +67,16 @@ def test_a_run_folder_is_a_model(photos, tmp_path, capsys):
     assert "this model has no thresholds" in capsys.readouterr().out
 
 
+def test_a_spreadsheet_has_the_same_rows(model, photos, tmp_path, capsys):
+    call = ["predict", str(model), str(photos), "--out", str(tmp_path), "--shard_size=2", "--csv=true", *FAST]
+    assert main(call) == 0 and "predictions.csv" in capsys.readouterr().out
+    whole, sheet = pd.read_parquet(tmp_path / "predictions"), pd.read_csv(tmp_path / "predictions.csv")
+    assert len(sheet) == 6 and set(whole.columns) - set(sheet.columns) == {"top_classes", "top_probabilities"}
+    assert sheet["path"].tolist() == whole["path"].tolist()
+    assert sheet["rotation_deg"].to_numpy() == pytest.approx(whole["rotation_deg"].to_numpy(), rel=1e-5)
+    assert sheet["class_uncertain"].tolist() == whole["class_uncertain"].tolist()
+
+
 def test_flags_that_would_not_hold_are_not_given_and_it_says_so(model, photos, tmp_path, capsys):
     assert main(["predict", str(model), str(photos), "--out", str(tmp_path), "--views=2", *FAST]) == 0
     assert "thresholds hold for other settings than views 2" in capsys.readouterr().out
@@ -87,7 +97,7 @@ def test_a_flag_that_could_not_be_calibrated_is_no_statement_about_the_images(ph
 def test_a_name_that_asks_for_one_file_is_refused(model, photos, tmp_path, capsys, name):
     assert main(["predict", str(model), str(photos), "--out", str(tmp_path / name), *FAST]) == 2
     said = capsys.readouterr().err
-    assert "predictions go into a folder, as Parquet" in said and ".to_csv('all.csv')" in said
+    assert "predictions go into a folder, as Parquet" in said and "--csv=true" in said
     assert not list(tmp_path.iterdir())
 
 

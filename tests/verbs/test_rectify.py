@@ -39,6 +39,7 @@ def test_it_says_what_it_did_and_leaves_images_and_a_table(model, photos, tmp_pa
     said = capsys.readouterr().out
     assert "0 of 5 corrected, to be consistent with each other, not upright: poses are relative" in said
     assert "4 left as they are: not calibrated: every image is flagged" in said and "1 could not be read" in said
+    assert "pose_ambiguous: not calibrated: every image is flagged" in said
     assert {path.name for path in out.iterdir()} == {
         "images", "corrections.csv", "rejected.csv", "rectify.json", "sheet.png", ".corrections"
     }  # fmt: skip

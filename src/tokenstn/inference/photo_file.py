@@ -6,6 +6,7 @@ miss: format, compression, depth, transparency, EXIF, colour profile, resolution
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ LOSSY = 90  # quality for formats that do not tell theirs: WebP and AVIF
 PLAIN = ("L", "LA", "RGB", "RGBA", "CMYK", "I;16", "I")
 THROUGH = {"1": "L", "PA": "RGBA", "La": "LA", "RGBa": "RGBA", "I;16B": "I;16", "I;16L": "I;16", "I;16N": "I;16"}
 ALPHA = ("LA", "RGBA")
+EIGHT_BITS = ("L", "LA", "RGB", "RGBA", "CMYK")
+BITS_PER_SAMPLE = 258  # a tag of TIFF
+PPM_HEADER = 1024  # bytes that hold it, with comments
 
 
 class UnwritablePhotoError(UnreadableImageError):
@@ -113,13 +117,25 @@ def _why_not(image: Image.Image, kind: str, content: bytes) -> str:
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and kind != "JPEG":
         return f"it has {frames} frames, and one pose is not for all of them"
-    if kind == "PNG" and content[24] == 16 and content[25] in (2, 6) and image.mode in ("RGB", "RGBA"):
-        return "it has 16 bits for each colour, which would be cut down to 8"
+    if image.mode in EIGHT_BITS and _bits(image, kind, content) > 8:
+        return f"it has {_bits(image, kind, content)} bits for each colour, which would be cut down to 8"
     if _working_mode(image) not in PLAIN:
         return f"pixels of the kind {image.mode} are not moved"
     if kind not in Image.SAVE:
         return f"files of the kind {kind} are read but not written"
     return ""
+
+
+def _bits(image: Image.Image, kind: str, content: bytes) -> int:
+    """How many bits the file has for each colour, which Pillow may have cut down; 8 where it does not say."""
+    if kind == "PNG":
+        return content[24]
+    if kind == "TIFF":
+        return max(np.atleast_1d(getattr(image, "tag_v2", {}).get(BITS_PER_SAMPLE, 8)))
+    if kind == "PPM":
+        largest = re.sub(rb"#[^\n]*", b"", content[:PPM_HEADER]).split()[3:4]  # after P6, width and height
+        return int(largest[0]).bit_length() if largest and largest[0].isdigit() else 8
+    return 8
 
 
 def _working_mode(image: Image.Image) -> str:

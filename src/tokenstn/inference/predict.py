@@ -18,10 +18,11 @@ from tokenstn.inference.shards import ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.inference.stream import Views, answers
 from tokenstn.models import TokenSTN
+from tokenstn.system.files import written_whole
 from tokenstn.system.processes import reading_processes
 
 SCHEMA = "tokenstn.predictions/1"
-SETTINGS, PARTS = "predict.json", "predictions"
+SETTINGS, PARTS, SHEET = "predict.json", "predictions", "predictions.csv"
 
 
 @dataclass(frozen=True)
@@ -103,3 +104,13 @@ def summarise(job: ShardFolder) -> Summary:
     return Summary(
         job.images, predicted, rejected, **raised, median_rotation_deg=float(np.median(turned)) if len(turned) else None
     )
+
+
+def write_sheet(job: ShardFolder) -> Path:
+    """``predictions.csv``, for a spreadsheet: all shards in one file, without the columns that hold lists."""
+    path = job.folder / SHEET
+    with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as lines:
+        for number, table in enumerate(job.read(None)):
+            flat = [field.name for field in table.schema if not pa.types.is_list(field.type)]
+            table.select(flat).to_pandas().to_csv(lines, index=False, header=number == 0)
+    return path

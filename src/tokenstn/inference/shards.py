@@ -95,11 +95,12 @@ class ShardFolder:
         with written_whole(self.part(shard)) as beside:
             pq.write_table(table.replace_schema_metadata(noted), beside)
 
-    def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of every shard, one after the other, those that there are."""
+    def read(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        """These columns of every shard, one after the other, those that there are; all of them when None."""
         for shard in range(len(self)):
             file = pq.ParquetFile(self.part(shard))
-            yield file.read([name for name in columns if name in file.schema_arrow.names])
+            there = file.schema_arrow.names
+            yield file.read(there if columns is None else [name for name in columns if name in there])
 
     def rejected(self) -> Iterator[Rejected]:
         """The images of every shard that could not be read."""

@@ -7,8 +7,10 @@ the network.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from tokenstn.geometry import warp, warp_boxes, warp_mask, warp_points
@@ -30,11 +32,11 @@ class FrameMap:
 
     def points(self, points: Tensor) -> Tensor:
         """Places in pixels ``(..., N, 2)``, x then y, (0, 0) the corner of the first pixel, in the target."""
-        return warp_points(points, self.matrix.to(points), inverse=True, size=self.target_size, output_size=self.size)
+        return self._moved(warp_points, points)
 
     def boxes(self, boxes: Tensor) -> Tensor:
         """Boxes ``(..., N, 4)``, left, top, right, bottom in pixels: the upright ones around the moved corners."""
-        return warp_boxes(boxes, self.matrix.to(boxes), inverse=True, size=self.target_size, output_size=self.size)
+        return self._moved(warp_boxes, boxes)
 
     def mask(self, mask: Tensor) -> Tensor:
         """A mask ``(h, w)`` of any type in the target, ``(H, W)``: by the nearest pixel, 0 where nothing was seen."""
@@ -46,6 +48,12 @@ class FrameMap:
         They may be coarser or finer than the rectified image, as the patches of a ViT are: they show the same.
         """
         stacked = values if values.ndim == 3 else values[None]
-        matrix = self.matrix.to(device=values.device, dtype=values.dtype)
+        matrix = self.matrix.to(values.device, torch.float32)  # a photo has too many pixels for half precision
         moved = warp(stacked[None], matrix, self.target_size, inverse=True, padding="zeros")[0]
         return moved if values.ndim == 3 else moved[0]
+
+    def _moved(self, move: Callable[..., Tensor], places: Tensor) -> Tensor:
+        """Places in pixels, worked out in float64; whole numbers become float32."""
+        matrix = self.matrix.to(places.device)
+        moved = move(places.double(), matrix, inverse=True, size=self.target_size, output_size=self.size)
+        return moved.to(places.dtype if places.is_floating_point() else torch.float32)

@@ -30,6 +30,7 @@ def predict(
     batch_size: int = 64,
     workers: int | None = None,
     shard_size: int = 4096,
+    csv: bool = False,
     overwrite: bool = False,
     accelerator: str = "auto",
     devices: int | str = "auto",
@@ -52,6 +53,7 @@ def predict(
         batch_size: images that are looked at together.
         workers: processes that read images, for each device; when left out one less than there are cores, at most 8.
         shard_size: images in one file; no more than those in work are lost when it stops.
+        csv: also write predictions.csv, the same for a spreadsheet, but for the columns that hold lists.
         overwrite: begin anew in a folder that holds predictions.
         accelerator: cpu, gpu or auto, as Lightning takes it.
         devices: how many, as Lightning takes it.
@@ -108,8 +110,13 @@ def predict(
         return PredictResult(Path(out), None)
     summary = job_of.summarise(job)
     steps.say_what_was_found(console, summary, found.thresholds)
+    sheet = f"{job_of.write_sheet(job).name}, " if csv else ""
     done = sum(len(job.rows(shard)) for shard in missing)
     seconds = time.monotonic() - start
     speed = f"   {seconds:.0f} s, {done / seconds:,.0f} images/s with loading" if done else "   was done already"
-    say(console, "done", f"{Path(out)}: {job.parts}/ ({len(job):,} file{'s' * (len(job) > 1)}), rejected.csv{speed}")
+    say(
+        console,
+        "done",
+        f"{Path(out)}: {job.parts}/ ({len(job):,} file{'s' * (len(job) > 1)}), {sheet}rejected.csv{speed}",
+    )
     return PredictResult(Path(out), summary)

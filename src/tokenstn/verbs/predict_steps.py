@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import Tensor
 
 from tokenstn.inference.devices import PRECISIONS
-from tokenstn.inference.predict import PARTS, Summary
+from tokenstn.inference.predict import Summary
 from tokenstn.inference.rectify_job import RectifySummary
 from tokenstn.inference.shards import ShardFolder
 from tokenstn.inference.sources import ImageList
@@ -41,7 +41,7 @@ def require_folder_name(out: Path) -> None:
     if out.suffix.lower() in ONE_FILE and not out.is_dir():
         raise ValueError(
             f"--out {out}: predictions go into a folder, as Parquet: choose a name such as {out.with_suffix('')}; "
-            f"for CSV, pandas.read_parquet('{out.with_suffix('') / PARTS}').to_csv('{out.stem}.csv')"
+            "--csv=true leaves a predictions.csv in it as well"
         )
 
 
@@ -82,7 +82,8 @@ def say_what_was_understood(
     if model.primitives and model.poses == "relative":
         say(out, "poses", RELATIVE)
     if model.thresholds is None:
-        say(out, "flags", "none: this model has no thresholds, which tokenstn train finds at the end of a run")
+        how = "tokenstn export finds with --data" if isinstance(model, OnnxModel) else "tokenstn train finds at the end"
+        say(out, "flags", f"none: this model has no thresholds, which {how}")
         return
     why_not = model.thresholds.why_not(model.call_settings(views, precision=PRECISIONS[precision]))
     if why_not is not None:
@@ -132,10 +133,13 @@ def views_for_poses(model: TokenSTN, name: str, only_confident: bool) -> int | L
     return "auto" if isinstance(model, OnnxModel) else 1  # a file has a number of views of its own
 
 
-def say_what_was_done(out: Console, summary: RectifySummary, poses: str) -> None:
-    """Photos, reasons, annotations."""
+def say_what_was_done(out: Console, summary: RectifySummary, poses: str, limits: Thresholds | None) -> None:
+    """Photos, reasons, annotations; ``limits``: what the flags were raised by."""
     aim = "consistent with each other, not upright: poses are relative" if poses == "relative" else "upright"
     say(out, "images", f"{summary.corrected:,} of {summary.images:,} corrected, to be {aim}")
+    uncalibrated = {} if limits is None else limits.uncalibrated
+    if "pose_ambiguous" in uncalibrated:
+        say(out, "flags", f"pose_ambiguous: {uncalibrated['pose_ambiguous']}")
     for reason, count in sorted(summary.left.items(), key=lambda item: -item[1]):
         say(out, "", f"{count:,} left as they are: {reason}")
     if summary.rejected:

@@ -112,7 +112,7 @@ def rectify(
         found, rectifier, job, missing, fabric, views=views, batch_size=batch_size, workers=readers, progress=progress
     )
     summary = job_of.finish(job, chosen, coco, sheet)
-    steps.say_what_was_done(console, summary, found.poses)
+    steps.say_what_was_done(console, summary, found.poses, found.thresholds)
     seconds = time.monotonic() - start
     others = ", ".join(name for name, wanted in (("annotations.json", coco), ("sheet.png", sheet)) if wanted)
     say(console, "done", f"{folder}: images/, corrections.csv{', ' * bool(others)}{others}   {seconds:.0f} s")
