@@ -14,6 +14,7 @@ from tokenstn.apps.polar import RIM, dial
 from tokenstn.apps.show import parts
 from tokenstn.apps.sight import ANGLES, Needle, look_at
 from tokenstn.apps.words import remarks
+from tokenstn.posteriors.circular import bin_angles
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +144,21 @@ def test_wide_photos_in_colour_work_with_a_model_for_grey_digits(model, examples
     seen, said = stage.show(stage.examples[0].photo, 30, 1.2, 0.1, 5, -5, True, False, 4)
     assert "<svg" in seen and "answer.json" in said
     assert stage.show(None, 0, 1, 0, 0, 0, False, True, 4)[1] == ""
+
+
+def test_the_belief_about_a_mirrored_object_is_where_its_needle_is(model, examples):
+    mirroring = tokenstn.TokenSTN(
+        model.classifier, ("rotation", "reflection"), localization_size=28, preprocessing=model.preprocessing,
+        classes=model.classes,
+    ).eval()  # fmt: skip
+    heads = mirroring.localizer.heads
+    for head in (heads["rotation"], heads["reflection"]):
+        torch.nn.init.zeros_(head[-1].weight)
+    with torch.no_grad():
+        heads["rotation"][-1].bias.copy_(8 * torch.cos(bin_angles() - math.radians(40)))
+        heads["reflection"][-1].bias[0] = -1.0
+    seen = look_at(mirroring, examples[0].photo, views=1)
+    assert seen.answer["mirrored"]
+    assert seen.belief is not None
+    peak = max(range(ANGLES), key=seen.belief.__getitem__) * 2 * math.pi / ANGLES
+    assert abs(math.remainder(peak - seen.needles[0].angle, 2 * math.pi)) < math.radians(2.1)

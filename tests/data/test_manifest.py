@@ -110,6 +110,7 @@ BOX = {"left": ["1"], "top": ["1"], "right": ["5"], "bottom": ["5"]}
         ({"path": ["C:\\photos\\1.png"]}, "leaves its folder"),
         ({"path": ["..\\1.png"]}, "leaves its folder"),
         ({"file": ["1.png"]}, r"no column 'path' \(it has file\)"),
+        ({"path;label": ["1.png;cat"]}, "separated by commas, not by semicolons"),
         ({"path": ["1.png", ""], "label": ["a", "b"]}, "row 2 has no path"),
         ({"path": ["1.png", "2.png"], "split": ["train", ""]}, "row 2 has the split ''"),
         ({"path": ["1.png"], "split": ["dev"]}, "split 'dev'; use train"),

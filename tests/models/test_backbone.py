@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tokenstn import TokenSTN
+from tokenstn import Preprocessing, TokenSTN
 from tokenstn.models.backbone import Backbone, resize
 from tokenstn.models.prefix import token_grid
 from tokenstn.models.twin import PatchProduct
@@ -250,3 +250,35 @@ def test_positions_at_another_size_are_those_of_timm(options):
     able.load_state_dict(classifier.state_dict())
     (expected,) = able.forward_intermediates(images, indices=[0], norm=False, intermediates_only=True)
     torch.testing.assert_close(read.tokens(images), expected)
+
+
+class GreyToColour(nn.Module):
+    """Takes grey images to a network for coloured ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = timm.create_model("resnet18", num_classes=2)
+
+    def forward(self, images):
+        return self.network(images.expand(-1, 3, -1, -1))
+
+
+class StemLast(nn.Module):
+    """Its first layer is not the one that it has first."""
+
+    def __init__(self):
+        super().__init__()
+        self.neck, self.stem, self.head = nn.Conv2d(16, 8, 1), nn.Conv2d(3, 16, 3, 2), nn.Linear(8, 2)
+
+    def forward(self, images):
+        return self.head(self.neck(self.stem(images)).mean((2, 3)))
+
+
+@pytest.mark.parametrize(("make", "layer", "channels"), [(GreyToColour, "network.layer1", 1), (StemLast, "stem", 3)])
+def test_a_classifier_takes_as_many_channels_as_its_preprocessing_has(make, layer, channels):
+    how = Preprocessing((64, 64), (0.5,) * channels, (0.5,) * channels)
+    model = TokenSTN(make().eval(), ("rotation",), shared=layer, input_size=(64, 64), preprocessing=how).eval()
+    with torch.no_grad():
+        assert model(torch.rand(2, channels, 64, 64), views=1).probabilities.shape == (2, 2)
+    with pytest.raises(ValueError, match=f"the classifier takes {channels}"):
+        model(torch.rand(2, 4, 64, 64), views=1)

@@ -184,6 +184,15 @@ def test_a_bounded_ring_is_impossible_outside_its_bound():
     assert made.cdf(torch.tensor([-1.0, 1.0], dtype=torch.float64)).squeeze(1).tolist() == [[0, 1], [0, 1]]
 
 
+@pytest.mark.parametrize("degrees", [20, 28.6, 45, 60, 119.9, 175, 180])
+def test_what_a_ring_can_reach_is_possible_for_it_and_no_more(degrees):
+    bound = math.radians(degrees)
+    reached = Circular.reached(Rotation(bound))
+    assert isinstance(reached, Rotation) and reached.bound <= bound + 1e-9 and bound - reached.bound < STEP
+    angles = torch.linspace(-reached.bound + 1e-3, reached.bound - 1e-3, 300, dtype=torch.float64).expand(2, -1)
+    assert bool((random_ring(bound=bound).log_prob(angles) > -30).all())
+
+
 def test_too_small_a_bound_is_refused_with_a_sentence():
     with pytest.raises(ValueError, match=r"narrower than two bins.*posterior='gaussian'"):
         ring(torch.zeros(36), bound=0.3)

@@ -9,7 +9,11 @@ from torch import Tensor
 
 from tokenstn.geometry import Pose, Reflection, Rotation, Scale, Translation, wrap_angle
 from tokenstn.posteriors import POSTERIORS, Circular, Gaussian, Point
-from tokenstn.training import absolute_alignment, relative_alignment, variance_preserving
+from tokenstn.training import absolute_alignment, draw_poses, relative_alignment, variance_preserving
+from tokenstn.training.recipes import DEFAULT
+from tokenstn.training.rectifier_training import RectifierTraining
+
+from .test_engine import PREPARED, fresh
 
 STEP = math.radians(10)
 
@@ -164,3 +168,15 @@ def test_variance_term_is_silent_where_nothing_was_applied():
     loss.backward()
     assert loss == 0 and raw.grad.isfinite().all()
     assert variance_preserving({}, Pose.of(rotation=torch.zeros(4))) == 0
+
+
+@pytest.mark.parametrize("degrees", [30, 45, 57.3, 119])
+def test_a_bounded_ring_is_trained_with_angles_that_it_can_reach(degrees):
+    rotation = Rotation(bound=math.radians(degrees))
+    training = RectifierTraining(fresh(primitives=(rotation,)), DEFAULT, PREPARED, seed=0)
+    drawn = draw_poses(training.moves, 0, 0, np.arange(1000))
+    raw = Circular.initial(rotation).expand(1000, 36).clone().requires_grad_()
+    loss = absolute_alignment({"rotation": Circular(rotation, raw)}, drawn)["rotation"]
+    loss.backward()
+    assert loss.item() < 3 and raw.grad is not None and abs(raw.grad.sum().item()) < 1e-5
+    assert drawn.rotation.abs().max() > 0.75 * rotation.bound

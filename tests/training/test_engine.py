@@ -48,11 +48,11 @@ def shapes(count: int = 96) -> ImageTable:
     )
 
 
-def fresh() -> TokenSTN:
+def fresh(primitives=("rotation",)) -> TokenSTN:
     torch.manual_seed(0)
     return TokenSTN(
         PlainCNN(channels=1, classes=2).eval(),
-        ("rotation",),
+        primitives,
         shared="body",
         input_size=(28, 28),
         localization_size=28,

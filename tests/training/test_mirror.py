@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from tokenstn.training.poses import draw_mirrored
 from tokenstn.training.recipes import DEFAULT
-from tokenstn.training.rectifier_training import RectifierTraining
+from tokenstn.training.rectifier_training import RectifierTraining, require_learnable
 
 from .test_engine import PREPARED, fresh
 
@@ -34,3 +35,10 @@ def test_a_rectifier_learns_from_the_mirrored_image_at_the_pose_that_was_applied
     for name, term in expected.items():
         torch.testing.assert_close(found[name], term)
     assert any(not torch.allclose(found[name], term) for name, term in plain.terms(images, {"index": INDEX}).items())
+
+
+def test_what_is_mirrored_cannot_be_learned_from_images_that_are_mirrored_at_random():
+    model = fresh(primitives=("rotation", "reflection"))
+    with pytest.raises(ValueError, match="do not tell what is mirrored: leave --mirror out"):
+        RectifierTraining(model, replace(DEFAULT, mirror=True), PREPARED, seed=0)
+    require_learnable(model, DEFAULT, upright=True)

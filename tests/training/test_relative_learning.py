@@ -8,8 +8,11 @@ import torch
 from tokenstn import TokenSTN
 from tokenstn.geometry import Pose, Rotation, Scale, warp, wrap_angle
 from tokenstn.training import draw_pose_pairs, draw_poses, relative_alignment
+from tokenstn.training.recipes import DEFAULT
+from tokenstn.training.rectifier_training import RectifierTraining
 
 from ..models.classifiers import PlainCNN
+from .test_engine import PREPARED, fresh
 from .toys import SIDE, comets
 
 STEPS, BATCH = 200, 32
@@ -73,3 +76,11 @@ def test_rectified_comets_all_point_the_same_way(trained):
     left = wrap_angle(found - own.rotation)  # one and the same unknown angle for all
     centre = torch.atan2(torch.sin(left).mean(), torch.cos(left).mean())
     assert wrap_angle(left - centre).abs().median() < math.radians(15)
+
+
+@pytest.mark.parametrize("primitives", [("translation",), ("shear", "reflection")])
+def test_primitives_that_cannot_be_learned_from_images_that_are_not_upright_are_refused(primitives):
+    model = fresh(primitives=primitives)
+    with pytest.raises(ValueError, match=r"only rotation and scale can.*--upright yes"):
+        RectifierTraining(model, DEFAULT, PREPARED, seed=0, upright=False)
+    RectifierTraining(model, DEFAULT, PREPARED, seed=0, upright=True)

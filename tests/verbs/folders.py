@@ -28,9 +28,9 @@ def few_digits(folder: Path, test: int = 24) -> Path:
     return path
 
 
-def digit_photos(folder: Path, count: int) -> Path:
+def digit_photos(folder: Path, count: int, parents: bool = False) -> Path:
     """The first of these digits as PNG files, in a folder that is made."""
-    folder.mkdir()
+    folder.mkdir(parents=parents)
     for number in range(count):
         Image.fromarray(open_images("digits").items[number, 0].numpy()).save(folder / f"{number}.png")
     return folder

@@ -39,6 +39,7 @@ def run(digits, tmp_path_factory):
 def test_a_run_leaves_a_folder_with_everything_in_it(run):
     assert {path.name for path in run.iterdir()} >= {
         "config.yaml", "model", "metrics.json", "checkpoints", "logs", "training_images.png", "classifier",
+        "images.sha256",
     }  # fmt: skip
     metrics = json.loads((run / "metrics.json").read_text())
     assert tokenstn.load(run / "model").thresholds is not None

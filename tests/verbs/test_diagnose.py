@@ -97,6 +97,13 @@ def test_every_image_is_looked_at_where_there_is_no_test_split(classifier, capsy
     assert "digits: 12 of 1,797 images, 10 classes" in capsys.readouterr().out
 
 
+def test_of_a_run_only_images_are_looked_at_that_it_was_not_trained_on(tmp_path, capsys):
+    run = run_folder(tmp_path / "run", seed=3)
+    assert main(["diagnose", str(run / "model"), "digits", *FAST]) == 0
+    said = capsys.readouterr().out
+    assert "that training keeps apart (seed 3)" in said and "of 1,797 images" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

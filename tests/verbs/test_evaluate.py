@@ -12,11 +12,12 @@ from PIL import Image
 import tokenstn
 from tokenstn.cli import main
 from tokenstn.data import open_images, split_table
+from tokenstn.data.splits import split_digest
 from tokenstn.evaluation.answers_file import load_answers
 from tokenstn.evaluation.metrics_json import from_json
 
 from . import json_schema
-from .folders import GREY, blank_page, few_digits, model_folder, run_folder
+from .folders import GREY, blank_page, digit_photos, few_digits, model_folder, run_folder
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "metrics.schema.json"
 FAST = ["--order=4", "--limit=12", "--accelerator=cpu", "--progress=false", "--cost=false", "--controls=false"]
@@ -108,13 +109,42 @@ def test_a_run_keeps_its_evaluations_and_is_never_overwritten(digits, tmp_path, 
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_data_without_splits_give_the_images_that_training_kept_apart(tmp_path, capsys):
+@pytest.mark.parametrize("named", [".", "model", "rectified"])  # a run, and what stands in it
+def test_data_without_splits_give_the_images_that_training_kept_apart(tmp_path, capsys, named):
     run = run_folder(tmp_path / "run", seed=3)
-    out = tmp_path / "out"
-    assert main(["evaluate", str(run), "--data", "digits", "--out", str(out), *FAST, "--limit=null", "--views=1"]) == 0
-    kept = load_answers(out)
+    model_folder(run / "rectified")
+    call = ["evaluate", str(run / named), "--data", "digits", "--out", str(tmp_path / "out"), *FAST]
+    assert main([*call, "--limit=null", "--views=1"]) == 0
+    kept = load_answers(tmp_path / "out")
     assert kept is not None and torch.equal(kept.rows, split_table(open_images("digits"), seed=3).split("test"))
     assert "that training keeps apart (seed 3)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize(("changed", "said"), [(False, "training keeps apart"), (True, "or they have changed since")])
+def test_a_folder_that_has_changed_since_training_is_not_split_as_then(tmp_path, capsys, changed, said):
+    run, photos = run_folder(tmp_path / "run"), tmp_path / "photos"
+    for label in range(10):
+        digit_photos(photos / str(label), 10, parents=True)
+    (run / "images.sha256").write_text(split_digest(open_images(photos)))
+    photos = photos.rename(tmp_path / "moved")
+    if changed:
+        shutil.copy(photos / "3" / "0.png", photos / "3" / "new.png")
+    out = str(tmp_path / "out")
+    assert main(["evaluate", str(run), "--data", str(photos), "--out", out, *FAST, "--views=1"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_model_whose_training_is_not_known_is_not_said_to_be_judged_on_what_it_has_not_seen(tmp_path, capsys):
+    model = model_folder(tmp_path / "alone")
+    out = str(tmp_path / "out")
+    assert main(["evaluate", str(model), "--data", "digits", "--out", out, *FAST, "--views=1", "--seed=5"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "that training keeps apart" not in said
+        and "another training on these data may have shown them to it (seed 5)" in said
+    )
 
 
 @pytest.mark.usefixtures("no_figures")

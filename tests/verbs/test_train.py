@@ -62,6 +62,16 @@ def test_what_the_localizer_reads_is_what_was_asked_for_or_what_suits_the_classi
     assert (asked.shared, asked.localization_size, asked.localization_tokens) == (6, 1.0, 14)
 
 
+def test_a_classifier_of_a_run_that_split_the_images_otherwise_is_warned_of(tmp_path):
+    (tmp_path / "config.yaml").write_text("seed: 7\n", encoding="utf-8")
+    model, whole = str(tmp_path / "model"), open_images("digits")
+    (sentence,) = steps.split_otherwise_before(model, whole, seed=0)
+    assert "--seed 7 splits them as then" in sentence
+    assert steps.split_otherwise_before(model, whole, seed=7) == []
+    assert steps.split_otherwise_before(model, split_table(whole), seed=0) == []  # they come with splits
+    assert steps.split_otherwise_before(str(tmp_path / "elsewhere" / "model"), whole, seed=0) == []
+
+
 @pytest.mark.parametrize("lying", ["upright", "turned at random"])
 def test_auto_tells_upright_digits_from_turned_ones(tmp_path, lying):
     table = split_table(open_images("digits"))
@@ -358,7 +368,13 @@ def one_image_in_a_class(folder, write):
     return folder, "leave val empty"
 
 
-@pytest.mark.parametrize("mistake", [bad_label, leaves_its_folder, empty_class, one_image_in_a_class])
+def one_class(folder, write):
+    for number in range(20):
+        write(folder / "only" / f"{number}.png")
+    return folder, "has one class, 'only', and there is nothing to tell apart"
+
+
+@pytest.mark.parametrize("mistake", [bad_label, leaves_its_folder, empty_class, one_image_in_a_class, one_class])
 def test_data_that_cannot_be_used_get_a_sentence_and_leave_nothing(tmp_path, capsys, mistake):
     from PIL import Image
 

@@ -92,7 +92,7 @@ def look_at(model: TokenSTN, photo: Tensor, views: int | Literal["auto"] = "auto
         photo=photo,
         rectified=rectified,
         answer=answer,
-        belief=_density(posteriors.get("rotation")),
+        belief=_density(posteriors.get("rotation"), mirrored=bool(prediction.pose.reflection[0] < 0)),
         needles=needles,
         probabilities=dict(zip(names, prediction.probabilities[0].tolist(), strict=True)),
         bare=dict(zip(names, bare[0].tolist(), strict=True)),
@@ -102,12 +102,14 @@ def look_at(model: TokenSTN, photo: Tensor, views: int | Literal["auto"] = "auto
     )
 
 
-def _density(posterior: Posterior | None) -> list[float] | None:
+def _density(posterior: Posterior | None, mirrored: bool) -> list[float] | None:
+    """Of the angle as people are told it, which for a mirrored object is half a turn further."""
     if posterior is None or isinstance(posterior, Point):
         return None
     angles = torch.arange(ANGLES, dtype=torch.float32, device=posterior.raw.device) * (2 * math.pi / ANGLES)
     around = torch.remainder(angles + math.pi, 2 * math.pi) - math.pi
-    return posterior.log_prob(around.unsqueeze(0))[0].exp().nan_to_num(0.0).tolist()
+    density = posterior.log_prob(around.unsqueeze(0))[0].exp().nan_to_num(0.0)
+    return density.roll(ANGLES // 2 if mirrored else 0).tolist()
 
 
 def _why_not(model: TokenSTN, views: int | str) -> str | None:

@@ -82,7 +82,7 @@ class ImageDataset(Dataset):
         except UnreadableImageError as error:
             name = self.table.item_name(row)
             if self.on_bad == "raise":
-                raise type(error)(name, f"{error.reason}; on_bad skip leaves such images out") from None
+                raise type(error)(name, f"{error.reason}; --on_bad skip leaves such images out") from None
             self.bad[name] = error.reason
             blank = torch.zeros(self.channels, *self.size, dtype=torch.uint8)
             return BadImage(name, error.reason, _sample(blank, label, row, (0, 0)))

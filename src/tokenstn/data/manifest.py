@@ -34,9 +34,9 @@ def read_manifest(manifest: str | Path, classes: Sequence[str] | None = None) ->
     frame = _read(manifest)
     unknown = [column for column in frame.columns if column not in COLUMNS]
     if "path" not in frame.columns:
-        raise ValueError(
-            f"{manifest} has no column 'path' (it has {', '.join(map(str, frame.columns))}); known: {_known()}"
-        )
+        there = ", ".join(map(str, frame.columns))
+        hint = "; columns are separated by commas, not by semicolons" if ";" in there else ""
+        raise ValueError(f"{manifest} has no column 'path' (it has {there}); known: {_known()}{hint}")
     if unknown:
         warnings.warn(
             f"{manifest}: ignored {listed(list(map(str, unknown)), 'column')}; known: {_known()}", stacklevel=2

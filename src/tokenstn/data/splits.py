@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from tokenstn.data.table import SPLITS, ImageTable, listed
 
@@ -47,6 +50,17 @@ def split_table(table: ImageTable, shares: Mapping[str, float] = SHARES, seed: i
     made = replace(table, splits={name: merged[name] for name in SPLITS if name in merged})
     _warn_divided(made)
     return made
+
+
+def split_digest(table: ImageTable) -> str:
+    """What ``split_table`` goes by, as a checksum: the names of the images, their labels and groups.
+
+    The folder that they are in is left out, so that it may be moved.
+    """
+    paths = [] if isinstance(table.items, Tensor) else [Path(str(item)) for item in table.items]
+    names = ["/".join(path.parts[-2:]) for path in paths] or [""] * len(table)
+    rows = zip(names, table.labels.tolist(), table.groups or names, strict=True)
+    return hashlib.sha256("\n".join(map(repr, rows)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _draw(table: ImageTable, pool: list[int], shares: dict[str, float], seed: int) -> dict[str, torch.Tensor]:

@@ -45,7 +45,7 @@ class Backbone(nn.Module):
         super().__init__()
         self.classifier = classifier
         self.shared = shared
-        self.channels = _input_channels(classifier)
+        self.channels = _input_channels(classifier) if preprocessing is None else len(preprocessing.mean)
         self.input_size = input_size or _input_size(classifier)
         _require_size(classifier, self.input_size)
         self.preprocessing = preprocessing or Preprocessing.of(classifier, self.input_size)
@@ -167,7 +167,7 @@ def resampling(given: int, wanted: int, device: torch.device | None = None) -> T
 
 
 def _input_channels(classifier: nn.Module) -> int | None:
-    """The channels of the first convolution; None for a classifier without one, whose input is not checked."""
+    """A guess: the channels of the first convolution. None for a classifier without one: its input is not checked."""
     return next((module.in_channels for module in classifier.modules() if isinstance(module, nn.Conv2d)), None)
 
 

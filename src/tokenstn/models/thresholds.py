@@ -78,7 +78,8 @@ class Guarantee:
         if not found:
             # half of the images choose the combination and the grid
             why = (
-                f"too few: it takes at least {2 * self._fewest} images, half of which calibrate, if none of them fails"
+                f"too few: it takes at least {2 * self._fewest} images that it was not trained on, half of which "
+                "calibrate, if none of them fails; tokenstn train keeps a tenth of a folder for that, or takes its val/"
                 if self.images < self._fewest
                 else "which are too few or fail too often: it takes a better model or more images, or a larger risk, "
                 f"which you can set in Python with {FITTING}, as docs/tutorials/uncertainty.md shows"

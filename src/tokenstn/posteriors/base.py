@@ -70,6 +70,11 @@ class Posterior(ABC):
         """How many numbers a head predicts for this primitive."""
 
     @classmethod
+    def reached(cls, primitive: Primitive) -> Primitive:
+        """The primitive with the range that such a belief can reach: what lies beyond is impossible to it."""
+        return primitive
+
+    @classmethod
     @abstractmethod
     def initial(cls, primitive: Primitive) -> Tensor:
         """The raw numbers of a fresh network, ``(outputs,)``: the best pose is the identity."""

@@ -6,12 +6,14 @@ views lie on the grid laid through that best angle, so that more views always in
 density there times Δ, which sums to 1 around the ring. A belief that is widened for looking by twenty degrees or more
 is looked at in steps as wide as that: views of nearly the same angle say nearly the same.
 
-A rotation with a bound below π keeps the bins whose hats lie inside the bound.
+A rotation with a bound below π keeps the bins whose hats lie inside the bound: one between two multiples of 10° is as
+good as the lower of them.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -57,6 +59,12 @@ class Circular(Posterior):
         return BINS
 
     @classmethod
+    def reached(cls, primitive: Primitive) -> Primitive:
+        if _full_circle(primitive):
+            return primitive
+        return replace(primitive, bound=STEP * _bins_to(primitive.bound))
+
+    @classmethod
     def initial(cls, primitive: Primitive) -> Tensor:
         cls.outputs(primitive)  # refuses what has no ring
         return (CONCENTRATION * torch.cos(bin_angles())).float()
@@ -77,7 +85,7 @@ class Circular(Posterior):
         """How many bins lie inside the bound, hats included."""
         if _full_circle(self.primitive):
             return BINS
-        return 2 * math.floor((self.primitive.bound - STEP) / STEP + 1e-6) + 1
+        return 2 * _bins_to(self.primitive.bound) - 1
 
     def best(self) -> Tensor:
         top, offset = self._top()
@@ -188,6 +196,11 @@ def _apart(blur: float) -> int:
     [1, 1, 1, 2, 2, 3, 18]
     """
     return max(step for step in range(1, BINS + 1) if BINS % step == 0 and step <= max(1.0, blur / STEP + 1e-6))
+
+
+def _bins_to(bound: float) -> int:
+    """How many bins there are from 0 to a bound."""
+    return math.floor(bound / STEP + 1e-6)
 
 
 def _full_circle(primitive: Primitive) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tokenstn.geometry import Pose
 from tokenstn.models import Preprocessing, TokenSTN
-from tokenstn.posteriors import Posterior
+from tokenstn.posteriors import Posterior, family_of
 from tokenstn.training.alignment import absolute_alignment, relative_alignment, variance_preserving
 from tokenstn.training.corners import vary_corners
 from tokenstn.training.labels import Batch, labelled, labelled_places, share_right
@@ -53,7 +53,10 @@ class RectifierTraining(Training):
     ) -> None:
         super().__init__(recipe, preprocessing, seed)
         recipe.require_labels(labelled)
+        require_learnable(model, recipe, upright)
         self.model, self.upright, self.labelled = model, upright, labelled
+        # what a belief cannot reach, it cannot learn
+        self.moves = tuple(family_of(model.posterior, each).reached(each) for each in model.primitives)
 
     def training_step(self, batch: Batch, number: int) -> Tensor | None:
         images = self.images(batch)
@@ -72,7 +75,7 @@ class RectifierTraining(Training):
         """Every weighted term of the loss, by name."""
         recipe, model, index = self.recipe, self.model, batch["index"]
         images = self.maybe_mirrored(images, index)
-        primitives = model.primitives if recipe.apply_poses else ()
+        primitives = self.moves if recipe.apply_poses else ()
         terms: dict[str, Tensor] = {}
         if self.upright or not recipe.alignment:
             posed, pose, read = self.at_pose(images, draw_poses(primitives, self.seed, self.current_epoch, index))
@@ -126,7 +129,7 @@ class RectifierTraining(Training):
         images = self.images(batch)
         if len(images) == 0:
             return None
-        posed, pose, _ = self.at_pose(images, draw_poses(self.model.primitives, self.seed, -1, batch["index"]))
+        posed, pose, _ = self.at_pose(images, draw_poses(self.moves, self.seed, -1, batch["index"]))
         both = self.model.heads(torch.cat((images, posed)))  # read in one go
         as_it_comes, moved = (
             self.model.beliefs({name: raw[rows] for name, raw in both.items()})
@@ -148,6 +151,21 @@ class RectifierTraining(Training):
         self.log_dict(measured, prog_bar=True, sync_dist=True, batch_size=len(images))
         moves = {name: getattr(pose, name).cpu() for name in moved}
         return {"poses": PosedBatch(best_values(as_it_comes), moves, best_values(moved))}
+
+
+def require_learnable(model: TokenSTN, recipe: Recipe, upright: bool) -> None:
+    """Refuse primitives that cannot be learned from the images as they are."""
+    names = [primitive.name for primitive in model.primitives]
+    if recipe.alignment and not upright and not {"rotation", "scale"} & set(names):
+        raise ValueError(
+            f"{' and '.join(names)} cannot be learned from images that do not come upright, only rotation and scale "
+            "can: add one of these to the primitives, or say that the images are upright, --upright yes"
+        )
+    if recipe.mirror and "reflection" in names:
+        raise ValueError(
+            "images that are shown mirrored at random do not tell what is mirrored: leave --mirror out, or reflection "
+            "out of the primitives"
+        )
 
 
 def best_values(posteriors: Mapping[str, Posterior]) -> dict[str, Tensor]:

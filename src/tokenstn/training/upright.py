@@ -66,7 +66,7 @@ def is_upright(value_by_angle: Tensor, counts: Tensor | int, labelled: bool = Tr
     if large and certain:
         why = f"they come upright ({drop / error:.1f} standard errors)"
     elif large:
-        why = f"which {int(number[0])} images are too few to tell from chance, so they count as not upright; "
+        why = f"with {int(number[0])} images this may be chance, so they count as not upright; "
         why += "if they do stand upright, say so: --upright yes"
     else:
         why = "no orientation stands out, so they count as not upright (or the classifier does not mind a turn)"

@@ -79,7 +79,8 @@ def diagnose(
         folders.require_free(Path(out), overwrite)
     device = steps.device_for(accelerator)
     place = place_of(classifier)
-    chosen = steps.choose_images(images, steps.TEST_OR_ALL, seed)
+    split = "test" if place.has_seen(images) else steps.TEST_OR_ALL
+    chosen = steps.choose_images(images, split, place, seed)
     model = load_model(classifier, place, chosen.table, labels, console)
     rectifies, bare = bool(model.primitives), without_rectifier(model).to(device)
     table = steps.ready_table(bare, place.name, chosen.table, labels, poses)

@@ -42,7 +42,7 @@ def evaluate(
 ) -> EvaluateResult:
     """Measure a model under every pose of a group: accuracy, consistency, flips, calibration, doubt, cost.
 
-    Example: tokenstn evaluate runs/photos --data photos/ --group rotoscale --order 16
+    Example: tokenstn evaluate runs/photos --data photos/ --group rotoscale --scales 3
 
     Args:
         model: a run folder, a model folder, an exported model.onnx, or a timm name, whose weights are fetched.
@@ -82,7 +82,7 @@ def evaluate(
     poses = steps.group_named(group, order, scales)
     device = steps.device_for(accelerator)
     place = place_of(model)
-    chosen = steps.choose_images(data, split, place.seed if place.run else seed)
+    chosen = steps.choose_images(data, split, place, seed)
     folder = folders.folder_for(out, place, called(data), chosen.split, poses)
     folders.require_free(folder, overwrite)
     found_model = load_model(model, place, chosen.table, labels, console).to(device)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tokenstn.data import ImageTable, open_images, split_table
+from tokenstn.data.splits import split_digest
 from tokenstn.evaluation.answers import is_labelled
 from tokenstn.evaluation.estimate import estimate_seconds
 from tokenstn.evaluation.evaluate import CONTROL_IMAGES
@@ -81,8 +82,11 @@ def device_for(accelerator: str) -> torch.device:
     return torch.device("cpu" if accelerator == "cpu" or not torch.cuda.is_available() else "cuda")
 
 
-def choose_images(data: ImageSource, split: str, seed: int) -> Chosen:
-    """The images of a split; where the data lack it, those that ``tokenstn train`` keeps from training."""
+def choose_images(data: ImageSource, split: str, place: ModelPlace, seed: int) -> Chosen:
+    """The images of a split; where the data lack it, those that ``tokenstn train`` keeps from training.
+
+    They are split by the seed of the run that the model comes from, or by ``seed`` where that is not known.
+    """
     table = open_images(data)
     if isinstance(data, str | Path):
         table = replace(table, name=str(data))  # what was typed can be typed again
@@ -97,8 +101,17 @@ def choose_images(data: ImageSource, split: str, seed: int) -> Chosen:
             f"{table.name} has no {split} split (there are: {', '.join(table.splits)}): choose one of these with "
             "--split, or --split all"
         )
-    remark = f"the data have no {split} split: these are the images that training keeps apart (seed {seed}); "
-    return Chosen(split_table(table, seed=seed), split, f"{remark}--split all takes every image")
+    if place.seed is None:
+        which = (
+            "these are what tokenstn train would keep apart; another training on these data may have shown them to it"
+        )
+    elif place.split_digest in (None, split_digest(table)):
+        which = "these are the images that training keeps apart"
+    else:
+        which = "it was trained on others, or they have changed since, so that some of these may have been among them"
+    seed = seed if place.seed is None else place.seed
+    remark = f"the data have no {split} split: {which} (seed {seed}); --split all takes every image"
+    return Chosen(split_table(table, seed=seed), split, remark)
 
 
 def ready_table(

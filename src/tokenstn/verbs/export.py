@@ -76,8 +76,7 @@ def export(
     if not isinstance(model, TokenSTN) and place.folder is None:
         raise ValueError(f"{place.name}: give a run folder or a model folder; tokenstn convert and train make them")
     found = model if isinstance(model, TokenSTN) else tokenstn.load(str(place.folder))
-    seed_of_splits = place.seed if place.run else seed
-    chosen = None if data is None else steps.choose_images(data, split, seed_of_splits)
+    chosen = None if data is None else steps.choose_images(data, split, place, seed)
     say(console, "model", f"{place.name}: {steps.model_in_words(found)}")
     pictures = export_steps.pictures(images, chosen, limit, seed)
     calibrate = None

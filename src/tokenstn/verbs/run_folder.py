@@ -15,6 +15,8 @@ from typing import Any
 import yaml
 from lightning.pytorch.utilities import rank_zero_only
 
+from tokenstn.data import ImageTable
+from tokenstn.data.splits import split_digest
 from tokenstn.evaluation.answers_file import save_answers
 from tokenstn.evaluation.evaluate import Examination
 from tokenstn.evaluation.metrics_json import to_json
@@ -22,6 +24,7 @@ from tokenstn.reports import write_report
 from tokenstn.system.documents import read_yaml
 from tokenstn.system.files import remove_unfinished, require_writable, write_text
 from tokenstn.training.engine import Trained
+from tokenstn.verbs.models import IMAGES
 from tokenstn.verbs.typed import called
 
 SCHEMA = "tokenstn.run/1"
@@ -58,10 +61,11 @@ def _settings(path: Path) -> dict[str, Any]:
     return found
 
 
-def begin(folder: Path, arguments: Mapping[str, Any]) -> None:
-    """Make the folder and keep the settings."""
+def begin(folder: Path, arguments: Mapping[str, Any], images: ImageTable) -> None:
+    """Make the folder and keep the settings, and by what the images were split."""
     if is_main_process():
         remove_unfinished(folder)
+        write_text(folder / IMAGES, f"{split_digest(images)}\n")
         write_text(folder / "config.yaml", yaml.safe_dump(_plain(arguments), sort_keys=False))
 
 

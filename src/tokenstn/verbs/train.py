@@ -63,7 +63,8 @@ def train(
         images: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as mnist-mini.
         classifier: a trained one as a model folder, or a timm name to train first. Left out, a small ViT is trained on
             images of up to 64 pixels that are one array, such as mnist-mini or MNIST.
-        out: the run folder: model/, report.html, metrics.json, config.yaml, checkpoints/, logs/, training_images.png.
+        out: the run folder: model/, report.html, metrics.json, config.yaml, checkpoints/, logs/, training_images.png,
+            images.sha256.
         recipe: default, with the classifier frozen; joint trains its second half along, with labels, which takes longer
             and gives more on photos; or the paper's: paper, paper-rotmnist, paper-medmnist.
         primitives: what may be corrected: rotation, scale, shear, translation, reflection.
@@ -118,6 +119,7 @@ def train(
     from tokenstn.training.engine import Machine, train_classifier, train_rectifier
     from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED
     from tokenstn.training.recipes import recipe as recipe_named
+    from tokenstn.training.rectifier_training import require_learnable
     from tokenstn.verbs import run_folder
     from tokenstn.verbs import train_steps as steps
     from tokenstn.verbs.classifiers import find_classifier
@@ -149,7 +151,8 @@ def train(
         say(steps.console(), "done", f"{folder}: it was finished before")
         return TrainResult(folder, read_json(folder / "metrics.json"))
     torch.manual_seed(seed)
-    table = split_table(open_images(images), seed=seed)
+    opened = open_images(images)
+    table = split_table(opened, seed=seed)
     if epochs is None and recipe in ("default", "joint"):
         settings = steps.enough_epochs(settings, len(table.split("train")))
     bare, ready = find_classifier(classifier, table, pretrained, weights, input_size, labels)
@@ -158,10 +161,12 @@ def train(
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size, localization_tokens)
     labelled = labels and bool(table.classes)
     settings.require_labels(labelled)
+    require_learnable(model, settings, upright != "no")
     console = steps.console()
     device = steps.device_of(machine)
     steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
-    run_folder.begin(folder, arguments)
+    warn(console, steps.split_otherwise_before(classifier, opened, seed))
+    run_folder.begin(folder, arguments, opened)
     if not ready:
         alone = folder / run_folder.CLASSIFIER
         going_on = run_folder.has_checkpoint(alone, resume)
@@ -189,7 +194,9 @@ def train(
         found, harms = steps.beside_as_it_was(found, as_it_was.to(device), model, table, machine, seed)
     console.print(before_and_after(found.evaluation))
     warn(console, (sentence for sentence in found.evaluation.warnings if sentence != harms))
-    model.thresholds = fit_thresholds(found.answers, model, seed=seed, chosen_by=chosen_by)
+    model.thresholds = fit_thresholds(
+        found.answers, model, seed=seed, chosen_by=chosen_by, epoch_chosen=settings.patience is not None
+    )
     for sentence in model.thresholds.sentences:
         say(console, "flags", sentence)
     if harms:

@@ -31,7 +31,9 @@ from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.sheet import write_contact_sheet
 from tokenstn.training.upright import is_upright
 from tokenstn.verbs.evaluation_steps import group_for
+from tokenstn.verbs.models import seed_of
 from tokenstn.verbs.run_folder import is_main_process
+from tokenstn.verbs.sources import ClassifierSource
 from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say, warn
 
 PROBED = 512  # validation images that the checks before training look at, at most
@@ -116,6 +118,20 @@ def say_what_was_understood(
     epochs = f"{settings.epochs} epoch{'s' if settings.epochs != 1 else ''}"
     epochs = epochs if ready else f"{first.epochs} + {epochs}"
     say(out, "device", f"{name_of(device)}; {epochs}, {about(seconds)} of training on one such device, then the report")
+
+
+def split_otherwise_before(classifier: ClassifierSource | None, images: ImageTable, seed: int) -> list[str]:
+    """A warning, where the classifier may have been trained on images that are kept apart here."""
+    if not isinstance(classifier, str) or {"train", "val", "test"} <= set(images.splits):
+        return []
+    before = seed_of(Path(classifier).absolute().parent)
+    if before is None or before == seed:
+        return []
+    return [
+        f"the classifier comes from a run with seed {before}, and these images are split with seed {seed}: if it was "
+        "trained on them, it has seen some of those that are kept for validation and testing, and their figures and "
+        f"the flags promise too much; --seed {before} splits them as then"
+    ]
 
 
 def checks_before(
