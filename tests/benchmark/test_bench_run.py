@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tokenstn.benchmark.run import Equipment, run_task
 from tokenstn.benchmark.significance import answers_of, right_of
 from tokenstn.benchmark.task import folder_of
 from tokenstn.evaluation.bench_results import BenchResults
+from tokenstn.evaluation.evaluate import evaluate
 from tokenstn.models import AutoViews
+from tokenstn.models.call_settings import precision_of
 from tokenstn.reports.bench import read_bench, render_bench
 from tokenstn.verbs.bench import bench
 
@@ -82,6 +85,25 @@ def test_how_sure_one_view_has_to_be_is_found_before_a_cell_is_judged_and_kept_w
         kept = json.loads((folder / "cache" / folder_of("cell", cell.key) / "result.json").read_text())
         assert kept["enough"]["looked"] == 24 * 4 and kept["enough"]["auto"]["most"] == AutoViews().most
     assert len(ours) == 2
+
+
+@pytest.mark.parametrize(("asked", "judged"), [("32-true", "float32"), ("bf16-mixed", "bfloat16")])
+def test_cells_are_judged_in_the_precision_that_the_experiment_asks_for(asked, judged, tmp_path, monkeypatch):
+    heard: list[str] = []
+
+    def listened(*arguments, **settings):
+        heard.append(precision_of(torch.zeros(1)))
+        return evaluate(*arguments, **settings)
+
+    def in_this_process(tasks, cache, *_, **__):  # where a patch reaches
+        for task in tasks:
+            run_task(task, cache, Equipment())
+
+    monkeypatch.setattr("tokenstn.benchmark.run.evaluate", listened)
+    monkeypatch.setattr("tokenstn.benchmark.conduct.run_all", in_this_process)
+    document = tiny(methods=rows("vanilla"), reference="vanilla", precision=asked)
+    bench(written(tmp_path, document), out=str(tmp_path / "results"), cache=str(tmp_path / "cache"), **QUIET)
+    assert heard == [judged]
 
 
 def test_what_is_not_at_hand_is_an_empty_row_with_the_reason(ran):

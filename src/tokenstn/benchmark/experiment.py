@@ -174,7 +174,7 @@ class Experiment:
 
     reference: the row that the others are compared with, image by image. reported: numbers of a paper,
     ``{data: {column: {row: number}}}``, kept apart in a column of their own. columns: of the table, the usual ones when
-    empty. precision: Lightning's; bf16-mixed counts for judging on a GPU too; matmul: torch's float32 matmul precision.
+    empty. precision: Lightning's; bf16-mixed counts for judging too; matmul: torch's float32 matmul precision.
     """
 
     title: str

@@ -115,7 +115,7 @@ def _run_cell(task: Task, cache: Cache, folder: Path, equipment: Equipment) -> d
     if isinstance(model, TokenSTN):
         model.poses = poses
     evaluation, found = config["evaluation"], {}
-    half = equipment.accelerator == "gpu" and config["precision"] == "bf16-mixed"
+    half = config["precision"] == "bf16-mixed"
     enough = None
     if "enough" in config and isinstance(model, TokenSTN):
         orbit = config["orbits"][config["enough"]["orbit"]]
