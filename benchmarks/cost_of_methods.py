@@ -2,9 +2,10 @@
 
     python benchmarks/cost_of_methods.py moths-views:vanilla,four,six moths-eu:tta,its,stn --cache runs/bench
 
-Rows are taken from experiments, EXPERIMENT:ROW,ROW…; the first row is what the others are compared with. Ours uses the
-weights that ``tokenstn bench`` trained, for how many views it looks at depends on them; what the others cost does not,
-and they need not have been trained. With the package equiadapt beside it there is a row for that, too.
+Rows are taken from experiments, EXPERIMENT:ROW,ROW…; the first row is what the others are compared with, and each photo
+is moved by an element of its first orbit. Ours uses the weights that ``tokenstn bench`` trained, and what it found
+about when one view is enough, for how many views it looks at depends on them; what the others cost does not, and they
+need not have been trained. With the package equiadapt beside it there is a row for that, too.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cells import cell_of, classifier_of
 from equiadapt_peer import Canonicalized
 from shortcuts import moved_photos
 from timing import in_turns, write
 
 from tokenstn.benchmark.cache import WEIGHTS, Cache
+from tokenstn.benchmark.experiment import OrbitSpec
 from tokenstn.benchmark.files import read_experiment
-from tokenstn.benchmark.models import OF_CLASSIFIER, build_classifier, build_method, load_weights
-from tokenstn.benchmark.plan import Planner
+from tokenstn.benchmark.models import OF_CLASSIFIER, build_method, load_weights
 from tokenstn.benchmark.tables import open_place
 from tokenstn.benchmark.task import Task
-from tokenstn.geometry import group
-from tokenstn.models import TokenSTN
+from tokenstn.models import AutoViews, TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
 
 
@@ -49,17 +50,13 @@ def main() -> None:
 def take_times(options: argparse.Namespace) -> None:
     """All rows in turns, in half precision on a GPU."""
     device, cache = options.device, Cache(options.cache)
-    cells = {
-        row: cell
-        for given in options.rows
-        for row, cell in cells_of(*given.split(":"), assets=options.assets).items()
-    }  # fmt: skip
+    cells = {row: cell for given in options.rows for row, cell in cells_of(given, options.assets).items()}
     first = next(iter(cells.values()))
     table = open_place(first.place)
-    bare = build_classifier(first.config["classifier"], first.files, table)
-    load_weights(bare, cache.named("classifier", first.config["base"]))
+    bare = classifier_of(first, cache, table)
     rows = table.split(first.config["split"])[: options.batch]
-    images = moved_photos(table, rows, preprocessing_of(bare), group("rotoscale", 8, scales=3), device)
+    orbit = OrbitSpec(**next(iter(first.config["orbits"].values()))).build()
+    images = moved_photos(table, rows, preprocessing_of(bare), orbit, device)
     ways: dict[str, Any] = {}
     trained = {}
     for row, cell in cells.items():
@@ -71,6 +68,8 @@ def take_times(options: argparse.Namespace) -> None:
             load_weights(model, folder, OF_CLASSIFIER)
         model = model.to(device)
         if isinstance(model, TokenSTN):
+            enough = (cache.result(cell) or {}).get("enough")
+            model.auto = model.auto if enough is None else AutoViews(**enough["auto"])
             model.record()
         views = 1 if model.bare else config["views"]
         ways[row] = partial(model, images, views=views, sampling=config["sampling"])
@@ -90,13 +89,11 @@ def take_times(options: argparse.Namespace) -> None:
     write(options.out, device, {**about, "rows": found})
 
 
-def cells_of(experiment: str, rows: str, assets: str) -> dict[str, Task]:
-    """The cells of some rows of an experiment, with its first data and seed, as they are before any tuning."""
+def cells_of(given: str, assets: str) -> dict[str, Task]:
+    """The cells of EXPERIMENT:ROW,ROW…, with its first seed."""
+    experiment, rows = given.split(":")
     read = read_experiment(experiment, methods=tuple(rows.split(",")))
-    planner = Planner(read, (assets,))
-    planner.look_up()
-    data, seed = next(iter(read.data)), read.seeds[0]
-    return {row: planner.cell(row, read.methods[row], data, seed).cell for row in rows.split(",")}
+    return {row: cell_of(read, row, assets, read.seeds[0]) for row in rows.split(",")}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from equiadapt_peer import trained_peer
+from equiadapt_peer import STEPS, judged_alone, trained_peer
 from timing import write
 from torch import Tensor
 
@@ -36,7 +36,6 @@ from tokenstn.training.engine import Machine, train_classifier, train_rectifier,
 from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED, RECIPES, Recipe
 from tokenstn.training.small_vit import small_vit
 
-PEER_STEPS = 1200  # as many as a rectifier gets on a small set
 VIEWS = (1, 2, 4, 10)
 
 
@@ -142,9 +141,9 @@ def train(setup: Setup, folder: Path, options: argparse.Namespace) -> None:
     found["stn"] = judge_rival(stn.to(options.device))
     keep()
     if find_spec("equiadapt") is not None:
-        before, steps = tokenstn.load(folder / "classifier"), max(1, round(options.epochs * PEER_STEPS))
+        before, steps = tokenstn.load(folder / "classifier"), max(1, round(options.epochs * STEPS))
         peer = trained_peer(before, setup.table, options.device, steps)  # the STN has changed the classifier
-        found["equiadapt"] = judged_alone(setup, peer, options.device)
+        found["equiadapt"] = judged_alone(peer, setup.table, setup.split, setup.orbit, options.device)
         keep()
 
 
@@ -197,22 +196,6 @@ def judged(
     answer = found.rectified or found.bare
     row = {"upright": 100 * answer.upright, "orbit": 100 * answer.mean, "seconds": time.perf_counter() - start}
     print(type(model).__name__, views, {name: round(value, 2) for name, value in row.items()}, flush=True)
-    return row
-
-
-@torch.no_grad()
-def judged_alone(setup: Setup, network: Any, device: str) -> dict[str, float]:
-    """The same for a network that gives logits and nothing else."""
-    start, right = time.perf_counter(), []
-    how = network.how
-    for batch in load_photos(setup.table, setup.table.split(setup.split), how, 276):
-        every = PhotoOrbit(batch, setup.orbit, how, device=device)
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            answers = [network(every[element]).argmax(-1).cpu() for element in range(len(every))]
-        right.append(torch.stack([answer == batch["label"] for answer in answers]).double())
-    share = 100 * torch.cat(right, 1).mean(1)
-    row = {"upright": share[0].item(), "orbit": share.mean().item(), "seconds": time.perf_counter() - start}
-    print(type(network).__name__, {name: round(value, 2) for name, value in row.items()}, flush=True)
     return row
 
 

@@ -4,7 +4,7 @@
     python benchmarks/speed.py --device cpu --models vit_small_patch16_224 --batches 1 16
 
 Weights are random: speed does not depend on them. On CUDA everything runs in bfloat16, eager or compiled; on the CPU in
-float32. Prints a table and writes it as JSON with the machine and the versions.
+float32, or as --dtype says. Prints a table and writes it as JSON with the machine and the versions.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16])
     parser.add_argument("--views", nargs="+", type=int, default=[1, 4, 16], help="not compiled; compiled is one view")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each way of calling, about")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="bfloat16 on CUDA, float32 on a CPU")
     parser.add_argument("--compiled", action="store_true", help="compiled instead, which takes a minute for each model")
     parser.add_argument("--mode", default="default", help="of torch.compile, for both")
     parser.add_argument(
@@ -43,19 +44,19 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("results/speed.json"))
     options = parser.parse_args()
+    options.dtype = options.dtype or ("bfloat16" if options.device == "cuda" else "float32")
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     rows = []
     for name in options.models:
         rows += rows_of(name, options)
-    dtype = "bfloat16" if options.device == "cuda" else "float32"
-    write(options.out, options.device, {"dtype": dtype, "rows": rows})
+    write(options.out, options.device, {"dtype": options.dtype, "rows": rows})
 
 
 @torch.inference_mode()
 def rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """One model: bare, and rectified with some numbers of views, for each batch."""
-    dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
+    dtype = getattr(torch, options.dtype)
     classifier = timm.create_model(name).eval().to(options.device, dtype)
     reading = asdict(usual_reading(classifier, classifier.pretrained_cfg["input_size"][1:]))
     model = tokenstn.TokenSTN(classifier, ("rotation", "scale"), **reading).eval().to(options.device, dtype)

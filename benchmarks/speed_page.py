@@ -9,25 +9,20 @@ What has not been measured is a line with the command that would, never a guess.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from results_page import COSTS_AS, table
 from results_page import read as read_results
+from results_page import table
+from speed_found import FOUND, Found, about, not_yet, read
+from speed_methods import draw, methods
 
 from tokenstn.evaluation.bench_results import BenchResults
 
-ROOT = Path(__file__).parents[1]
-PAGE, FIGURE, FOUND = ROOT / "docs" / "speed.md", ROOT / "docs" / "assets" / "speed.svg", ROOT / "results" / "speed"
-Found = dict[str, Any]
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 OTHER_RUNS = "¹"  # beside figures that are not all of one run
-OURS = ("tokenstn", "tokenstn-default")
-# share a label in the figure
-CROWD = ("stn", "head-stn", "diffeo-stn", "diffeo-stn-skew", "polar", "logpolar", "canprior-g", "canprior-s")
-LOWEST = 80.0  # percent that the figure reaches down to; what is below stands at its edge
 
 HEAD = """# Speed
 
@@ -45,7 +40,7 @@ less: an image is read twice more and written once, 0.9 MB in bfloat16, 0.3 % of
 What is measured above these floors is the smallness of the work. In a compiled graph, on an H200 at batch 64, the
 profiler counts 0.74 ms from the first kernel of the rectifier to the first of the classifier, which takes 5.7: the
 shared layers 0.40 ms in kernels of 3 to 18 µs that fill the GPU for a part of their time, the localizer 0.13, the warp
-by `grid_sample` 0.11, positions for the smaller grid and other constants that such a graph makes anew 0.06, resizing
+by `grid_sample` 0.11, positions for the smaller grid and other constants that such a graph made anew 0.06, resizing
 and patches 0.03, poses and their spread 0.02.
 
 Launched one by one, these kernels take a host longer than the GPU: `model.record()` launches them as one CUDA graph,
@@ -65,23 +60,6 @@ def render() -> str:
     return "\n\n".join([*first, *(part() for part in rest)]) + "\n"
 
 
-def read(name: str) -> Found | None:
-    """What a benchmark has found, None where it has not been run."""
-    path = FOUND / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def about(found: Found, command: str) -> str:
-    """On what it was measured, and how."""
-    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    return f"`{command}` · {found['device']} · {versions}"
-
-
-def not_yet(what: str, command: str) -> str:
-    """A line in the place of figures."""
-    return f"Not measured yet: {what}, `{command}`."
-
-
 def one_view() -> str:
     """Beside the bare classifier, on every machine that there is."""
     rows, below = [], []
@@ -91,6 +69,8 @@ def one_view() -> str:
         ("h200_compiled", "python benchmarks/speed.py --device cuda --models vit_base_patch16_224 "
                           "swin_base_patch4_window7_224 --batches 64 256 --compiled --mode reduce-overhead"),
         ("cpu", "python benchmarks/speed.py --device cpu --models vit_small_patch16_224 --batches 1 16 --views 1 4"),
+        ("cpu_bfloat16", "python benchmarks/speed.py --device cpu --models vit_small_patch16_224 --batches 1 16 "
+                         "--views 1 --dtype bfloat16"),
     ):  # fmt: skip
         found = read(name)
         if found is None:
@@ -107,8 +87,9 @@ def one_view() -> str:
     words = (
         "Where the host is slower than the GPU, as with the Swin at batch 64 in this run, what is recorded costs next "
         f"to nothing. {OTHER_RUNS} Each row in a process of its own, alone on the GPU. What was compiled here warped "
-        "by `grid_sample`, 0.11 of the 0.8 ms that the ViT adds at batch 64; it warps in one kernel since, which is "
-        "not measured yet."
+        "by `grid_sample`, 0.11 of the 0.8 ms that the ViT adds at batch 64, and made its constants in every call, "
+        "0.06; it warps in one kernel since, and is given its constants, neither of which is measured yet. This CPU "
+        "has instructions for bfloat16, which `--precision bf16-mixed` of `train` and `predict` makes use of."
     )
     return "\n\n".join(["## One view", table(head, rows), words, *below])
 
@@ -268,46 +249,6 @@ def on_test_photos() -> str:
     )
 
 
-def methods() -> str:
-    """Every method on the same classifier: what it gets right over the orbit, and what an image costs."""
-    found, accuracies = read("h200_methods"), roto_scale()
-    assert found is not None
-    rows = [
-        (title, f"{right:.1f}", f"{cost['ms']:.3f}", f"{cost['ratio']:.2f}×")
-        for title, right, cost in sorted(
-            ((title, right, found["rows"][COSTS_AS[row]]) for row, (title, right) in accuracies.items()),
-            key=lambda line: -line[1],
-        )
-    ]
-    peer = found["rows"]["equiadapt"]
-    rows.append(("equiadapt, 16 rotations", "–", f"{peer['ms']:.3f}", f"{peer['ratio']:.2f}×"))
-    words = (
-        "EU-Moths, fold 0, 16 rotations × 3 scales: right answers in percent, as among the [results](results.md), and "
-        f"milliseconds an image at batch {found['batch']} in {found['precision']}, all in turns in one run. Ours with "
-        "as many views as needed. Rows that share a network and its number of views share a cost; that of ours depends "
-        "on the weights, that of the others does not. The package equiadapt was timed and not trained."
-    )
-    command = (
-        "python benchmarks/cost_of_methods.py moths-views:vanilla,four,four-1,four-2,four-4,four-10-views,six "
-        "moths-eu:tta,its,stn,head-stn,pstn-gamma,polar,diffeo-stn,canprior-g,canprior-s,tokenstn-gauss"
-    )
-    picture = "![accuracy over the orbit against milliseconds an image, one point for each method](assets/speed.svg)"
-    head = ("method", "orbit, %", "ms an image", "× bare")
-    return "\n\n".join(["### Methods", picture, table(head, rows), words, about(found, command)])
-
-
-def roto_scale() -> dict[str, tuple[str, float]]:
-    """Row → title and accuracy in percent over roto-scale, the mean over its seeds."""
-    results = read_results(FOUND.parent, "moths-eu")
-    assert results is not None
-    means = {
-        row: [cell.orbits["roto-scale"].mean for cell in results.cells_of(row.name, "eu-moths")]
-        for row in results.rows
-        if row.name in COSTS_AS
-    }
-    return {row.name: (row.title, 100 * fmean(each)) for row, each in means.items()}
-
-
 def shortcuts() -> str:
     """What each one costs over the orbit, in points."""
     photos, digits = read("eu_moths_views"), read("mnist_shortcuts")
@@ -401,33 +342,6 @@ def imports() -> str:
     return "\n\n".join(["## Import", table(("in a new process", "s"), rows), about(found, found["command"])])
 
 
-def draw() -> None:
-    """The figure: accuracy over the orbit against milliseconds an image, one point for each method."""
-    from matplotlib import pyplot as plt
-
-    plt.rcParams["svg.hashsalt"] = "speed"
-    found = read("h200_methods")
-    assert found is not None
-    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-    for row, (title, right) in roto_scale().items():
-        place, ours = (found["rows"][COSTS_AS[row]]["ms"], max(right, LOWEST)), row in OURS
-        axes.plot(*place, "o" if ours else "s", color="tab:red" if ours else "tab:gray", markersize=5)
-        if row not in CROWD:
-            words = title if right >= LOWEST else f"{title} ({right:.0f} %)"
-            axes.annotate(words, place, textcoords="offset points", xytext=(6, -3), fontsize=7)
-    axes.annotate("STN, Head-STN, Diffeo-STN,\nPolar, LogPolar, CanPrior", (0.105, 85.2), fontsize=7)
-    axes.set(
-        xscale="log",
-        ylim=(LOWEST - 0.5, 90),
-        xlabel=f"ms an image ({found['precision']}, batch {found['batch']}, {found['device']})",
-        ylabel="right over 16 rotations × 3 scales, %",
-    )
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
-    axes.set_xticks([0.1, 0.2, 0.5, 1, 2, 5])
-    figure.savefig(FIGURE, metadata={"Date": None})
-
-
 def main() -> None:
     """Write the page, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -437,7 +351,7 @@ def main() -> None:
             sys.exit("docs/speed.md is not what results/speed/ gives: run python benchmarks/speed_page.py")
         return
     PAGE.write_text(render(), encoding="utf-8")
-    draw()
+    draw(PAGE.parent / "assets" / "speed.svg")
     print(f"written: {PAGE}")
 
 
