@@ -2,6 +2,8 @@
 
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tokenstn.data import ImageTable, split_table
+from tokenstn.data.splits import split_digest
 
 
 def table(labels, **parts):
@@ -117,3 +120,29 @@ def test_bad_shares_are_refused(shares):
 def test_a_table_without_train_cannot_be_carved():
     with pytest.raises(ValueError, match="no train split"):
         split_table(table([0, 1] * 10, splits={"test": torch.arange(20)}))
+
+
+def files(root: Path, count: int = 60, **different) -> ImageTable:
+    items = [root / str(number % 3) / f"{number}.png" for number in range(count)]
+    return ImageTable("files", items, torch.arange(count) % 3, ("a", "b", "c"), **different)
+
+
+def test_a_checksum_tells_whether_images_are_split_as_before():
+    table, train = files(Path("/photos")), torch.arange(40)
+    same = split_digest(table)
+    assert split_digest(files(Path("/elsewhere/moved"))) == same
+    flat = [
+        ImageTable("flat", [Path(name) / "1.png", Path(name) / "2.png"], torch.zeros(2).long(), ("a",)) for name in "xy"
+    ]
+    assert split_digest(flat[0]) == split_digest(flat[1])
+    others = [
+        files(Path("/photos"), count=61),
+        replace(table, labels=table.labels.flip(0)),
+        replace(table, groups=[str(number // 2) for number in range(60)]),
+        replace(table, splits={"train": train, "val": torch.arange(40, 60)}),
+        replace(table, splits={"train": train + 20, "val": torch.arange(20)}),
+    ]
+    assert len({same, *map(split_digest, others)}) == 6
+    pixels = torch.zeros(4, 1, 2, 2, dtype=torch.uint8)
+    arrays = [ImageTable("array", pixels + value, torch.zeros(4).long(), ("a",), channels=1) for value in (0, 1)]
+    assert split_digest(arrays[0]) != split_digest(arrays[1])

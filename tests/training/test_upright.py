@@ -85,3 +85,18 @@ def test_several_labels_are_as_sure_as_each_of_them():
     confidence = value_by_angle(model, images, None, order=4)
     assert confidence[0] > 0.99 and confidence[1:].max() == pytest.approx(0.5)
     assert is_upright(confidence, 200, labelled=False).upright
+
+
+def test_labels_that_are_seldom_given_tell_uprightness_as_well():
+    class Sparse(nn.Module):
+        """One of fourteen labels where the upper half is bright, elsewhere not more than how often each is given."""
+
+        def forward(self, images):
+            bright = images[..., : images.shape[-2] // 2, :].mean((1, 2, 3)) > images.mean((1, 2, 3)) + 0.1
+            found, base = torch.tensor([0.95] + [0.02] * 13), torch.full((14,), 0.07)
+            return torch.where(bright[:, None], found.logit(), base.logit())
+
+    images = torch.zeros(8, 1, 16, 16)
+    images[..., :8, :] = 1.0
+    model = TokenSTN(Sparse(), primitives=(), multi_label=True, input_size=(16, 16))
+    assert is_upright(value_by_angle(model, images, None, order=4), 500, labelled=False).upright

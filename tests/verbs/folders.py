@@ -11,6 +11,7 @@ from torchvision.transforms.v2.functional import resize
 
 import tokenstn
 from tokenstn.data import open_images, to_float
+from tokenstn.data.splits import split_digest
 from tokenstn.models import Preprocessing
 
 from ..models.classifiers import small_vit
@@ -64,6 +65,7 @@ def run_folder(folder: Path, seed: int = 0) -> Path:
     model_folder(folder / "model")
     (folder / "config.yaml").write_text(yaml.safe_dump({"images": "digits", "seed": seed}), encoding="utf-8")
     (folder / "metrics.json").write_text('{"schema": "tokenstn.run/1"}', encoding="utf-8")
+    (folder / "images.sha256").write_text(split_digest(open_images("digits")), encoding="ascii")
     return folder
 
 

@@ -75,6 +75,8 @@ def test_a_spreadsheet_has_the_same_rows(model, photos, tmp_path, capsys):
     assert sheet["path"].tolist() == whole["path"].tolist()
     assert sheet["rotation_deg"].to_numpy() == pytest.approx(whole["rotation_deg"].to_numpy(), rel=1e-5)
     assert sheet["class_uncertain"].tolist() == whole["class_uncertain"].tolist()
+    assert main([*call[:5], "--shard_size=2", "--views=1", "--overwrite=true", *FAST]) == 0
+    assert not (tmp_path / "predictions.csv").exists(), "it was of other predictions"
 
 
 def test_flags_that_would_not_hold_are_not_given_and_it_says_so(model, photos, tmp_path, capsys):

@@ -23,11 +23,13 @@ from tokenstn.training.engine import Machine, train_classifier
 from tokenstn.training.recipes import CLASSIFIER
 from tokenstn.verbs import train_steps as steps
 from tokenstn.verbs.classifiers import find_classifier
+from tokenstn.verbs.models import place_of
 
 from ..models.classifiers import PlainCNN
 from ..models.test_learning import comets, discs
 from ..reports import evaluations
 from ..training.toys import arrows
+from .folders import model_folder, run_folder
 
 # what a folder cannot rebuild, it says
 pytestmark = pytest.mark.filterwarnings("ignore:.*PlainCNN cannot be rebuilt")
@@ -63,13 +65,21 @@ def test_what_the_localizer_reads_is_what_was_asked_for_or_what_suits_the_classi
 
 
 def test_a_classifier_of_a_run_that_split_the_images_otherwise_is_warned_of(tmp_path):
-    (tmp_path / "config.yaml").write_text("seed: 7\n", encoding="utf-8")
-    model, whole = str(tmp_path / "model"), open_images("digits")
-    (sentence,) = steps.split_otherwise_before(model, whole, seed=0)
-    assert "--seed 7 splits them as then" in sentence
-    assert steps.split_otherwise_before(model, whole, seed=7) == []
-    assert steps.split_otherwise_before(model, split_table(whole), seed=0) == []  # they come with splits
-    assert steps.split_otherwise_before(str(tmp_path / "elsewhere" / "model"), whole, seed=0) == []
+    run, whole = run_folder(tmp_path / "run", seed=7), open_images("digits")
+    for model in (str(run), str(run / "model")):
+        (sentence,) = steps.split_otherwise_before(model, whole, seed=0)
+        assert "--seed 7 splits them as then" in sentence
+        assert steps.split_otherwise_before(model, whole, seed=7) == []
+        assert steps.split_otherwise_before(model, split_table(whole), seed=0) == []  # they come with splits
+
+
+def test_a_file_of_settings_beside_a_model_makes_no_run(tmp_path, monkeypatch):
+    (tmp_path / "config.yaml").write_text("seed: 7\nimages: digits\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "model"):
+        model_folder(tmp_path / name)
+        assert place_of(name).seed is None
+    assert steps.split_otherwise_before("resnet18", open_images("digits"), seed=0) == []
 
 
 @pytest.mark.parametrize("lying", ["upright", "turned at random"])
@@ -391,6 +401,21 @@ def test_data_that_cannot_be_used_get_a_sentence_and_leave_nothing(tmp_path, cap
     assert named in said and "Traceback" not in said and len(said.splitlines()) <= 3
     assert "splits.py" not in said, "warnings are sentences too"
     assert not out.exists()
+
+
+def test_what_cannot_be_learned_is_refused_before_a_classifier_is_trained(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", "digits", "--primitives=shear", "--out", str(out)]) == 2
+    assert "if they do come upright, say so, --upright yes" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_one_label_that_is_given_or_not_is_something_to_tell_apart():
+    digits = open_images("digits")
+    given = (digits.labels[:, None] == 3).float()
+    table = replace(digits, labels=given, classes=("3",), multi_label=True)
+    bare, ready = find_classifier("resnet18", table, pretrained=False)
+    assert not ready and bare.multi_label
 
 
 def test_a_timm_name_starts_from_a_file_of_weights_at_a_chosen_size(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -53,14 +54,24 @@ def split_table(table: ImageTable, shares: Mapping[str, float] = SHARES, seed: i
 
 
 def split_digest(table: ImageTable) -> str:
-    """What ``split_table`` goes by, as a checksum: the names of the images, their labels and groups.
+    """What ``split_table`` goes by, as a checksum: which images, their labels and groups, and the splits they come in.
 
-    The folder that they are in is left out, so that it may be moved.
+    Files count by their names below the folder that they are all in, so that it may be moved or renamed; images in
+    memory by their pixels.
     """
-    paths = [] if isinstance(table.items, Tensor) else [Path(str(item)) for item in table.items]
-    names = ["/".join(path.parts[-2:]) for path in paths] or [""] * len(table)
+    found = hashlib.sha256()
+    if isinstance(table.items, Tensor):
+        found.update(table.items.contiguous().numpy().data)
+        names: list[str] = [""] * len(table)
+    else:
+        names = [item.as_posix() if isinstance(item, Path) else str(item) for item in table.items]
+        root = os.path.commonpath([os.path.dirname(name) for name in names])
+        names = [name[len(root) :] for name in names]
+    splits = {name: rows.tolist() for name, rows in sorted(table.splits.items())}
     rows = zip(names, table.labels.tolist(), table.groups or names, strict=True)
-    return hashlib.sha256("\n".join(map(repr, rows)).encode("utf-8", "surrogateescape")).hexdigest()
+    for part in (*rows, splits):
+        found.update(f"{part!r}\n".encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
 
 
 def _draw(table: ImageTable, pool: list[int], shares: dict[str, float], seed: int) -> dict[str, torch.Tensor]:

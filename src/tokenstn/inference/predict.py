@@ -106,10 +106,17 @@ def summarise(job: ShardFolder) -> Summary:
     )
 
 
+def remove_old_sheet(job: ShardFolder) -> None:
+    """A sheet is of finished predictions; where some are missing, it is of others."""
+    if job.missing():
+        (job.folder / SHEET).unlink(missing_ok=True)
+
+
 def write_sheet(job: ShardFolder) -> Path:
     """``predictions.csv``, for a spreadsheet: all shards in one file, without the columns that hold lists."""
     path = job.folder / SHEET
-    with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as lines:
+    # with the mark that Excel tells UTF-8 by; others read over it
+    with written_whole(path) as unfinished, unfinished.open("w", encoding="utf-8-sig", newline="") as lines:
         for number, table in enumerate(job.read(None)):
             flat = [field.name for field in table.schema if not pa.types.is_list(field.type)]
             table.select(flat).to_pandas().to_csv(lines, index=False, header=number == 0)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tokenstn.geometry import Orbit, rotation_group
 from tokenstn.models import TokenSTN
-from tokenstn.models.prediction import answer_confidence, probabilities_of
+from tokenstn.models.prediction import probabilities_of
 
 
 @torch.no_grad()
@@ -23,10 +23,7 @@ def value_by_angle(
     values = torch.zeros(order)
     for some in torch.arange(len(images)).split(batch_size):
         for k, (_, turned) in enumerate(Orbit(images[some], group)):
-            probabilities = probabilities_of(model.backbone.logits(turned), model.multi_label)
-            if labels is None:
-                value = answer_confidence(probabilities, model.multi_label)
-            else:
-                value = (probabilities.argmax(-1) == labels[some]).float()
-            values[k] += value.sum().cpu()
+            # of several labels the most probable one: most of the others are surely absent, at every angle
+            confidence, answer = probabilities_of(model.backbone.logits(turned), model.multi_label).max(-1)
+            values[k] += (confidence if labels is None else (answer == labels[some]).float()).sum().cpu()
     return values / len(images)

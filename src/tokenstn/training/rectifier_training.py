@@ -156,10 +156,10 @@ class RectifierTraining(Training):
 def require_learnable(model: TokenSTN, recipe: Recipe, upright: bool) -> None:
     """Refuse primitives that cannot be learned from the images as they are."""
     names = [primitive.name for primitive in model.primitives]
-    if recipe.alignment and not upright and not {"rotation", "scale"} & set(names):
+    if not upright and not {"rotation", "scale"} & set(names):
         raise ValueError(
             f"{' and '.join(names)} cannot be learned from images that do not come upright, only rotation and scale "
-            "can: add one of these to the primitives, or say that the images are upright, --upright yes"
+            "can: if they do come upright, say so, --upright yes; otherwise add one of these to the primitives"
         )
     if recipe.mirror and "reflection" in names:
         raise ValueError(

@@ -38,7 +38,7 @@ def find_classifier(
     if not named and (weights is not None or input_size is not None):
         raise ValueError("--weights and --input_size go with the timm name of a classifier, --classifier")
     ready = isinstance(classifier, nn.Module) or (classifier is not None and Path(classifier).is_dir())
-    if not ready and len(table.classes) == 1:
+    if not ready and len(table.classes) == 1 and not table.multi_label:
         raise ValueError(
             f"{table.name} has one class, {table.classes[0]!r}, and there is nothing to tell apart: name the folder "
             "that holds a folder for each class, or a trained classifier with --classifier"

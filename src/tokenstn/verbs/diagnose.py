@@ -45,7 +45,8 @@ def diagnose(
         classifier: a model folder, a run folder, or a timm name, whose weights are fetched. A rectifier that it may
             have is left out.
         images: a folder, a manifest (.csv, .parquet), a data file (.npz, .zip, .amat), or a name such as mnist-mini.
-            Those of the test split are looked at where there is one, else all.
+            Those of the test split are looked at where there is one, and of the images of a run those that it kept
+            from training; else all.
         limit: at most so many images, classes in their proportions.
         group: how images are moved: rotation, scale, rotoscale, shear_rotoscale, reflection, translation.
         order: of the group, its number of angles or scales; 16 when left out, 2 for reflection, 3 for translation.
@@ -79,8 +80,7 @@ def diagnose(
         folders.require_free(Path(out), overwrite)
     device = steps.device_for(accelerator)
     place = place_of(classifier)
-    split = "test" if place.has_seen(images) else steps.TEST_OR_ALL
-    chosen = steps.choose_images(images, split, place, seed)
+    chosen = steps.choose_images(images, steps.TEST_OR_ALL, place, seed)
     model = load_model(classifier, place, chosen.table, labels, console)
     rectifies, bare = bool(model.primitives), without_rectifier(model).to(device)
     table = steps.ready_table(bare, place.name, chosen.table, labels, poses)

@@ -85,13 +85,17 @@ def device_for(accelerator: str) -> torch.device:
 def choose_images(data: ImageSource, split: str, place: ModelPlace, seed: int) -> Chosen:
     """The images of a split; where the data lack it, those that ``tokenstn train`` keeps from training.
 
-    They are split by the seed of the run that the model comes from, or by ``seed`` where that is not known.
+    They are split by the seed of the run that the model comes from, or by ``seed`` where that is not known. Of
+    ``TEST_OR_ALL`` all are taken where nothing says that the model was trained on some of them.
     """
     table = open_images(data)
     if isinstance(data, str | Path):
         table = replace(table, name=str(data))  # what was typed can be typed again
+    known = place.split_digest
+    hint = "" if split == TEST_OR_ALL else "; --split all takes every image"
     if split == TEST_OR_ALL:
-        split = "test" if "test" in table.splits else "all"
+        seen = known is not None and known == split_digest(table)
+        split = "test" if "test" in table.splits or seen else "all"
     if split == "all":
         return Chosen(table, None)
     if split in table.splits:
@@ -105,12 +109,12 @@ def choose_images(data: ImageSource, split: str, place: ModelPlace, seed: int) -
         which = (
             "these are what tokenstn train would keep apart; another training on these data may have shown them to it"
         )
-    elif place.split_digest in (None, split_digest(table)):
+    elif known in (None, split_digest(table)):
         which = "these are the images that training keeps apart"
     else:
         which = "it was trained on others, or they have changed since, so that some of these may have been among them"
     seed = seed if place.seed is None else place.seed
-    remark = f"the data have no {split} split: {which} (seed {seed}); --split all takes every image"
+    remark = f"the data have no {split} split: {which} (seed {seed}){hint}"
     return Chosen(split_table(table, seed=seed), split, remark)
 
 

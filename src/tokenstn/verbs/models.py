@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import timm
 import torch
@@ -16,14 +16,15 @@ from tokenstn.models import TokenSTN
 from tokenstn.models.folder import ONNX
 from tokenstn.models.pretrained import fetched
 from tokenstn.system.documents import read_yaml
-from tokenstn.verbs.sources import ClassifierSource, ImageSource
+from tokenstn.verbs.sources import ClassifierSource
 from tokenstn.verbs.typed import called
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-IMAGES = "images.sha256"  # of a run folder: by what its images were split
+# in a run folder: the model, a rectifier that broke more than it fixed, its figures, and by what its images were split
+MODEL, RECTIFIED, METRICS, IMAGES = "model", "rectified", "metrics.json", "images.sha256"
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,13 @@ class ModelPlace:
     """Where a model is, before it is loaded.
 
     name: as typed. folder: the model folder or the exported file, None for a timm name or a module. run: the run folder
-    whose model it is, if any. seed: of the run that it comes from, which decided what was kept from training;
-    trained_on: the images of that run, as they were typed. None where that is not known.
+    that was typed, if any. origin: the run that it comes from, which is also known for a folder inside of one.
     """
 
     name: str
     folder: Path | None = None
     run: Path | None = None
-    seed: int | None = None
-    trained_on: str | None = None
+    origin: Path | None = None
 
     @property
     def classifier(self) -> str:
@@ -47,18 +46,16 @@ class ModelPlace:
         return self.name if self.folder is None else str(self.folder)
 
     @property
-    def split_digest(self) -> str | None:
-        """Of the images of the run that it comes from; None where that is not known."""
-        run = self.run or (self.folder and self.folder.absolute().parent)
-        if run is None or not (run / IMAGES).is_file():
-            return None
-        return (run / IMAGES).read_text(encoding="ascii", errors="replace").strip()
+    def seed(self) -> int | None:
+        """Of the run that it comes from, which decided what was kept from training; None where that is not known."""
+        return None if self.origin is None else _seed_of(self.origin)
 
-    def has_seen(self, images: ImageSource) -> bool:
-        """Whether some of these images, of a name or in a folder, are what it was trained on."""
-        if self.trained_on is None or not isinstance(images, str | Path):
-            return False
-        return Path(images).absolute() == Path(self.trained_on).absolute()
+    @property
+    def split_digest(self) -> str | None:
+        """Of the images of the run that it comes from, as ``data.splits`` has it; None where that is not known."""
+        if self.origin is None or not (self.origin / IMAGES).is_file():
+            return None
+        return (self.origin / IMAGES).read_text(encoding="ascii", errors="replace").strip()
 
 
 def place_of(model: ClassifierSource) -> ModelPlace:
@@ -71,16 +68,15 @@ def place_of(model: ClassifierSource) -> ModelPlace:
             raise ValueError(f"{name}: there is no such file; tokenstn export writes one")
         return ModelPlace(name, path)
     if path.is_dir():
-        if (path / "model" / "config.json").is_file():
-            return ModelPlace(name, path / "model", path, seed_of(path), _images_of(path))
+        if (path / MODEL / "config.json").is_file():
+            return ModelPlace(name, path / MODEL, path, path)
         if (path / "checkpoints").is_dir() or (path / "config.yaml").is_file():
             raise ValueError(f"{name} holds a run that was not finished: it has no model/; go on with --resume=true")
         if (path / "bundle.json").is_file():
             raise ValueError(f"{name} holds an exported model: name the file, {path / 'model.onnx'}")
         if not (path / "config.json").is_file():
             raise ValueError(f"{name} is neither a run folder (with model/) nor a model folder (with config.json)")
-        around = path.absolute().parent  # a run, for its model/ or rectified/
-        return ModelPlace(name, path, seed=seed_of(around), trained_on=_images_of(around))
+        return ModelPlace(name, path, origin=run_around(path))
     if path.exists():
         raise ValueError(
             f"{name} is a file, and a model is a folder: turn a checkpoint into one with tokenstn convert {name} --arch"
@@ -140,22 +136,16 @@ def _fetched(name: str, labelled: ImageTable | None, out: Console) -> nn.Module:
     )
 
 
-def seed_of(run: Path) -> int | None:
-    """The seed of a run; None for a folder that is none."""
+def run_around(folder: Path) -> Path | None:
+    """The run that left a model folder, as its model or as a rectifier that it did not take; None for any other."""
+    run = folder.absolute().parent
+    # a config.yaml alone may be anyone's
+    ours = (run / "config.yaml").is_file() and any((run / sign).exists() for sign in (IMAGES, "checkpoints", METRICS))
+    return run if folder.name in (MODEL, RECTIFIED) and ours else None
+
+
+def _seed_of(run: Path) -> int | None:
     try:
-        return int(_settings_of(run)["seed"])
-    except (ValueError, LookupError, TypeError, OverflowError):
+        return int(read_yaml(run / "config.yaml")["seed"])
+    except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None
-
-
-def _images_of(run: Path) -> str | None:
-    images = _settings_of(run).get("images")
-    return images if isinstance(images, str) else None
-
-
-def _settings_of(run: Path) -> dict[str, Any]:
-    try:
-        settings = read_yaml(run / "config.yaml")
-    except (OSError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) else {}

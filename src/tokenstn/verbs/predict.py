@@ -94,6 +94,7 @@ def predict(
     fabric.launch()
     if fabric.is_global_zero:
         job.begin(overwrite)
+        job_of.remove_old_sheet(job)
     missing, digest = fabric.broadcast((job.missing(), chosen.digest))
     if digest != chosen.digest:
         raise ValueError("the images changed while the processes started: call it again when they are all there")

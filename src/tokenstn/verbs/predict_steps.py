@@ -20,7 +20,7 @@ from tokenstn.models import TokenSTN
 from tokenstn.models.onnx import OnnxModel
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.verbs.evaluation_steps import model_in_words
-from tokenstn.verbs.models import ModelPlace
+from tokenstn.verbs.models import RECTIFIED, ModelPlace
 from tokenstn.verbs.speech import name_of, say, warn
 
 MOST_READERS = 8
@@ -115,7 +115,7 @@ def require_apart(folder: Path, images: ImageList) -> None:
 def views_for_poses(model: TokenSTN, name: str, only_confident: bool) -> int | Literal["auto"]:
     """How a model is called when only its poses are wanted: as its flags were calibrated, else with one view."""
     if not model.primitives:
-        kept = Path(name) / "rectified"  # where a run keeps a rectifier that broke more than it fixed
+        kept = Path(name) / RECTIFIED  # where a run keeps a rectifier that broke more than it fixed
         how = (
             f"the run kept the bare classifier, because its rectifier broke more than it fixed; {kept} has that one"
             if kept.is_dir()

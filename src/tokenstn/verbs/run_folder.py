@@ -24,7 +24,7 @@ from tokenstn.reports import write_report
 from tokenstn.system.documents import read_yaml
 from tokenstn.system.files import remove_unfinished, require_writable, write_text
 from tokenstn.training.engine import Trained
-from tokenstn.verbs.models import IMAGES
+from tokenstn.verbs.models import IMAGES, METRICS
 from tokenstn.verbs.typed import called
 
 SCHEMA = "tokenstn.run/1"
@@ -71,7 +71,7 @@ def begin(folder: Path, arguments: Mapping[str, Any], images: ImageTable) -> Non
 
 def is_finished(folder: Path) -> bool:
     """Whether nothing is left to do."""
-    return (folder / "metrics.json").exists()
+    return (folder / METRICS).exists()
 
 
 def metrics_of(trained: Trained, found: Examination, poses: str, keeps_bare: bool, seconds: float) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def finish(folder: Path, found: Examination, metrics: Mapping[str, Any]) -> None
     """Write the report and, last of all, ``metrics.json``: a run that has it is finished."""
     write_report(found.evaluation, found.examples, folder)
     save_answers(found.answers, folder)
-    write_text(folder / "metrics.json", json.dumps(metrics, indent=2, allow_nan=False) + "\n")
+    write_text(folder / METRICS, json.dumps(metrics, indent=2, allow_nan=False) + "\n")
 
 
 def has_checkpoint(folder: Path, resume: bool) -> bool:

@@ -124,7 +124,7 @@ def train(
     from tokenstn.verbs import train_steps as steps
     from tokenstn.verbs.classifiers import find_classifier
     from tokenstn.verbs.evaluation_steps import before_and_after
-    from tokenstn.verbs.models import outputs_of
+    from tokenstn.verbs.models import METRICS, MODEL, RECTIFIED, outputs_of
     from tokenstn.verbs.speech import say, warn
     from tokenstn.verbs.typed import as_typed
 
@@ -149,7 +149,7 @@ def train(
     run_folder.require_free(folder, arguments, resume)
     if run_folder.is_finished(folder):
         say(steps.console(), "done", f"{folder}: it was finished before")
-        return TrainResult(folder, read_json(folder / "metrics.json"))
+        return TrainResult(folder, read_json(folder / METRICS))
     torch.manual_seed(seed)
     opened = open_images(images)
     table = split_table(opened, seed=seed)
@@ -161,7 +161,8 @@ def train(
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size, localization_tokens)
     labelled = labels and bool(table.classes)
     settings.require_labels(labelled)
-    require_learnable(model, settings, upright != "no")
+    # with auto they may turn out not to be, which is found out after the training of a classifier
+    require_learnable(model, settings, upright == "yes" or (upright == "auto" and ready))
     console = steps.console()
     device = steps.device_of(machine)
     steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
@@ -200,15 +201,15 @@ def train(
     for sentence in model.thresholds.sentences:
         say(console, "flags", sentence)
     if harms:
-        where = f"{folder / 'model'} is the bare classifier, {folder / 'rectified'} the rectified one"
+        where = f"{folder / MODEL} is the bare classifier, {folder / RECTIFIED} the rectified one"
         warn(console, [f"{harms}: {where}"])
-        model.save_pretrained(folder / "rectified")
+        model.save_pretrained(folder / RECTIFIED)
     kept = as_it_was.to(device) if harms else model
-    kept.save_pretrained(folder / "model")
+    kept.save_pretrained(folder / MODEL)
     found = found._replace(evaluation=with_flag_warnings(found.evaluation, kept.thresholds))
-    steps.write_reference(kept, table, folder / "model", seed)
+    steps.write_reference(kept, table, folder / MODEL, seed)
     metrics = run_folder.metrics_of(trained, found, model.poses, bool(harms), time.monotonic() - start)
-    write_card(kept, folder / "model", metrics=metrics)
+    write_card(kept, folder / MODEL, metrics=metrics)
     run_folder.finish(folder, found, metrics)
     say(console, "done", f"{folder}: model/, report.html, metrics.json   {metrics['seconds']:.0f} s")
     return TrainResult(folder, metrics)

@@ -31,7 +31,7 @@ from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.sheet import write_contact_sheet
 from tokenstn.training.upright import is_upright
 from tokenstn.verbs.evaluation_steps import group_for
-from tokenstn.verbs.models import seed_of
+from tokenstn.verbs.models import place_of
 from tokenstn.verbs.run_folder import is_main_process
 from tokenstn.verbs.sources import ClassifierSource
 from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say, warn
@@ -122,9 +122,10 @@ def say_what_was_understood(
 
 def split_otherwise_before(classifier: ClassifierSource | None, images: ImageTable, seed: int) -> list[str]:
     """A warning, where the classifier may have been trained on images that are kept apart here."""
-    if not isinstance(classifier, str) or {"train", "val", "test"} <= set(images.splits):
+    split_already = {"train", "val", "test"} <= set(images.splits)
+    if split_already or not isinstance(classifier, str) or not Path(classifier).is_dir():
         return []
-    before = seed_of(Path(classifier).absolute().parent)
+    before = place_of(classifier).seed
     if before is None or before == seed:
         return []
     return [
