@@ -1,5 +1,7 @@
 """Intervals that know what belongs together."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -103,6 +105,13 @@ def test_where_nothing_fails_the_interval_is_that_of_clopper_and_pearson(images)
     assert share_interval(all_right, pairs).low < share_interval(all_right, torch.arange(images)).low
     some = torch.tensor([1.0, 1.0, 0.0, 1.0])
     assert share_interval(some, torch.arange(4)) == cluster_mean_interval(some, torch.arange(4))
+
+
+@pytest.mark.parametrize("images", [6, 18, 100])
+def test_one_more_right_answer_never_lowers_an_end_of_the_interval(images):
+    order = torch.arange(images)
+    for fewer, more in pairwise(share_interval((order < right).float(), order) for right in range(images + 1)):
+        assert fewer.low <= more.low and fewer.high <= more.high
 
 
 def test_what_cannot_be_drawn_from_is_refused_with_a_sentence():

@@ -133,4 +133,5 @@ def test_a_gap_within_one_group_warns_of_nothing():
     table = table_of(24)
     assert controls(CheatingSTN(), table)["circular mask"].warns
     one = controls(CheatingSTN(), replace(table, groups=["a trap"] * 24))["circular mask"]
-    assert not one.warns and "do not tell from chance" in one.sentence
+    assert not one.warns and "points apart, which 24 images of 1 group do not tell from chance" in one.sentence
+    assert "inf" not in one.sentence

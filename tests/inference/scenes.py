@@ -52,6 +52,15 @@ def deep_png(pixels: np.ndarray) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
+def declare(path: Path, mark: bytes, different: dict[int, int]) -> None:
+    """Change bytes of a file, by their place behind a mark: what its header says of itself."""
+    content = bytearray(path.read_bytes())
+    start = content.index(mark) + len(mark)
+    for place, value in different.items():
+        content[start + place] = value
+    path.write_bytes(content)
+
+
 def deep_tiff(pixels: np.ndarray) -> bytes:
     """A TIFF of 16 bits for each colour, uint16 ``(H, W, 3)``, which Pillow cannot write either."""
     height, width, _ = pixels.shape

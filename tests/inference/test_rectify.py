@@ -12,6 +12,7 @@ from PIL import Image, ImageCms, PngImagePlugin
 
 from tokenstn.geometry import Pose, invert, warp
 from tokenstn.inference import tiles
+from tokenstn.inference.photo_file import bits_of
 from tokenstn.inference.rectify import Rectifier
 from tokenstn.inference.sources import list_images
 from tokenstn.inference.tiles import warp_tiled
@@ -19,7 +20,7 @@ from tokenstn.verbs.rectify import rectify
 
 from ..models.flags import some_thresholds
 from .known_pose import known_model
-from .scenes import deep_png, deep_tiff, inside, jpeg, opened, photo, scene
+from .scenes import declare, deep_png, deep_tiff, inside, jpeg, opened, photo, scene
 
 QUIET = {"accelerator": "cpu", "progress": False, "workers": 0}
 TURN = Pose.of(rotation=torch.tensor(math.radians(37.0)))
@@ -222,6 +223,8 @@ def test_what_cannot_be_written_as_it_was_is_left_as_it_is(tmp_path):
     (folder / "veiled.png").write_bytes(deep_png(deep[..., :2]))
     (folder / "deep.ppm").write_bytes(b"P6\n# 16 bits\n40 40\n65535\n" + deep.astype(">u2").tobytes())
     (folder / "deep.tif").write_bytes(deep_tiff(deep))
+    Image.fromarray(photo(40, 40, 3)).save(folder / "deep.jp2")
+    declare(folder / "deep.jp2", b"\xff\x4f\xff\x51", {38: 15, 41: 15, 44: 15})  # 16 bits for each colour, less one
     frames = [Image.fromarray(photo(20, 20, 1)) for _ in range(2)]
     frames[1].putpixel((3, 3), 0)
     frames[0].save(folder / "moving.gif", save_all=True, append_images=frames[1:])
@@ -231,8 +234,17 @@ def test_what_cannot_be_written_as_it_was_is_left_as_it_is(tmp_path):
         assert (tmp_path / "out" / "images" / path.name).read_bytes() == path.read_bytes()
     found = rows_of(tmp_path / "out")
     assert "2 frames" in found.pop("moving.gif")["why_not"]
-    assert len(found) == 4 and all("16 bits for each colour" in row["why_not"] for row in found.values())
-    assert result.summary.corrected == 0 and sum(result.summary.left.values()) == 5
+    assert len(found) == 5 and all("16 bits for each colour" in row["why_not"] for row in found.values())
+    assert result.summary.corrected == 0 and sum(result.summary.left.values()) == 6
+
+
+@pytest.mark.parametrize(("declared", "bits"), [(0x00, 8), (0x40, 10), (0x60, 12)])
+def test_an_avif_says_how_deep_it_is(tmp_path, declared, bits):
+    path = tmp_path / "photo.avif"
+    Image.fromarray(photo(40, 40, 3)).save(path)
+    with Image.open(path) as image:
+        declare(path, b"av1C", {2: declared})  # such a file cannot be written here, and this one not be decoded
+        assert bits_of(image, "AVIF", path.read_bytes()) == bits
 
 
 def test_a_photo_that_is_upright_is_not_compressed_again(tmp_path):

@@ -107,4 +107,5 @@ def test_places_in_a_large_photo_are_not_rounded_by_half_precision(dtype):
     whole = torch.tensor([[184, 56]])
     assert way.points(whole).dtype == torch.float32
     torch.testing.assert_close(way.points(whole), way.points(whole.float()))
-    torch.testing.assert_close(way.points(whole.to(dtype)).float(), way.points(whole.float()), rtol=2**-8, atol=0)
+    torch.testing.assert_close(way.points(whole.to(dtype)), way.points(whole.float()), rtol=0, atol=1e-3)
+    assert way.boxes(torch.tensor([[1.0, 2, 3, 4]], dtype=torch.float64)).dtype == torch.float64

@@ -2,8 +2,8 @@
 
 Copies of one image succeed and fail together, so whole clusters are drawn with replacement (the cluster bootstrap,
 percentile intervals). A draw is written as how often each answer counts, which spares copying the answers. With a
-single cluster every draw is the same and the interval is a point: nothing is known about the spread then, and a share
-that is 0 or 1 in the data has no spread either.
+single cluster every draw is the same and the interval is a point: nothing is known about the spread then. A share that
+is 0 or 1 in the data has no spread to draw from either; ``share_interval`` is for those.
 """
 
 from __future__ import annotations
@@ -63,17 +63,15 @@ def share_interval(answers: Tensor, clusters: Tensor, draws: int = 1000, seed: i
     """The share of answers, each from 0 to 1, with its interval; shapes as in :func:`cluster_mean_interval`.
 
     Where all are 1, or all are 0, there is nothing to draw from: the other end is where a cluster that failed would
-    still be missing in one of 40 samples, as Clopper and Pearson have it.
+    still be missing in one of 40 samples, as Clopper and Pearson have it. Shares near them reach as far at least.
 
     >>> share_interval(torch.ones(18), torch.arange(18))
     Interval(value=1.0, low=0.8147, high=1.0)
     """
     found = cluster_mean_interval(answers, clusters, draws, seed)
-    if found.value not in (0.0, 1.0):
-        return found
     _, count = _numbered(_spread_over(clusters, answers.shape))
     reached = round(((1 - LEVEL) / 2) ** (1 / count), 4)
-    return Interval(1.0, reached, 1.0) if found.value else Interval(0.0, 0.0, round(1 - reached, 4))
+    return Interval(found.value, min(found.low, reached), max(found.high, round(1 - reached, 4)))
 
 
 def paired_difference(a: Tensor, b: Tensor, clusters: Tensor, draws: int = 1000, seed: int = 0) -> Interval:

@@ -188,10 +188,13 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], clusters: Tenso
     large = (gap if comparison.other_rotations else abs(gap)) > LARGEST_GAP + 1e-9
     warns = large and abs(gap) > SURE * error
     what = "right" if labelled else "the same as unturned"
-    apart = f", {100 * abs(gap):.1f} ± {100 * SURE * error:.1f} points apart" if large else ""
+    width = f" ± {100 * SURE * error:.1f}" if math.isfinite(error) else ""
+    apart = f", {100 * abs(gap):.1f}{width} points apart" if large else ""
     said = f"; {comparison.gap if warns else comparison.fine}"
     if large and not warns:
-        said = f", which {len(measured)} images do not tell from chance"
+        groups = len(clusters.unique())
+        independent = f"images of {groups} group{'s' * (groups > 1)}" if groups < len(measured) else "images"
+        said = f", which {len(measured)} {independent} do not tell from chance"
     return Control(
         name=comparison.name if labelled else f"{comparison.name} (consistency)",
         accuracy=accuracy,

@@ -31,6 +31,7 @@ ALPHA = ("LA", "RGBA")
 EIGHT_BITS = ("L", "LA", "RGB", "RGBA", "CMYK")
 BITS_PER_SAMPLE = 258  # a tag of TIFF
 PPM_HEADER = 1024  # bytes that hold it, with comments
+J2K_SIZES = b"\xff\x4f\xff\x51"  # markers at the start of the codestream, before the sizes of image and tiles
 
 
 class UnwritablePhotoError(UnreadableImageError):
@@ -117,8 +118,9 @@ def _why_not(image: Image.Image, kind: str, content: bytes) -> str:
     frames = getattr(image, "n_frames", 1)
     if frames > 1 and kind != "JPEG":
         return f"it has {frames} frames, and one pose is not for all of them"
-    if image.mode in EIGHT_BITS and _bits(image, kind, content) > 8:
-        return f"it has {_bits(image, kind, content)} bits for each colour, which would be cut down to 8"
+    bits = bits_of(image, kind, content)
+    if image.mode in EIGHT_BITS and bits > 8:
+        return f"it has {bits} bits for each colour, which would be cut down to 8"
     if _working_mode(image) not in PLAIN:
         return f"pixels of the kind {image.mode} are not moved"
     if kind not in Image.SAVE:
@@ -126,7 +128,7 @@ def _why_not(image: Image.Image, kind: str, content: bytes) -> str:
     return ""
 
 
-def _bits(image: Image.Image, kind: str, content: bytes) -> int:
+def bits_of(image: Image.Image, kind: str, content: bytes) -> int:
     """How many bits the file has for each colour, which Pillow may have cut down; 8 where it does not say."""
     if kind == "PNG":
         return content[24]
@@ -135,6 +137,14 @@ def _bits(image: Image.Image, kind: str, content: bytes) -> int:
     if kind == "PPM":
         largest = re.sub(rb"#[^\n]*", b"", content[:PPM_HEADER]).split()[3:4]  # after P6, width and height
         return int(largest[0]).bit_length() if largest and largest[0].isdigit() else 8
+    if kind == "JPEG2000":
+        _, found, sizes = content.partition(J2K_SIZES)
+        channels = int.from_bytes(sizes[36:38])  # behind its length, capabilities and eight coordinates
+        return 1 + max((depth & 0x7F for depth in sizes[38 : 38 + 3 * channels : 3]), default=7) if found else 8
+    if kind == "AVIF":
+        _, _, settings = content.partition(b"av1C")
+        deep, twelve = (bool(settings[2:3] and settings[2] & flag) for flag in (0x40, 0x20))
+        return 12 if deep and twelve else 10 if deep else 8
     return 8
 
 

@@ -53,7 +53,7 @@ class FrameMap:
         return moved if values.ndim == 3 else moved[0]
 
     def _moved(self, move: Callable[..., Tensor], places: Tensor) -> Tensor:
-        """Places in pixels, worked out in float64; whole numbers become float32."""
+        """Places in pixels, in float32 at least: half precision has too few digits for the pixels of a photo."""
         matrix = self.matrix.to(places.device)
         moved = move(places.double(), matrix, inverse=True, size=self.target_size, output_size=self.size)
-        return moved.to(places.dtype if places.is_floating_point() else torch.float32)
+        return moved.to(torch.promote_types(places.dtype, torch.float32))
