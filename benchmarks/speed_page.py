@@ -28,9 +28,10 @@ HEAD = """# Speed
 
 <!-- written by benchmarks/speed_page.py from results/speed/: change these -->
 
-A robust answer costs one forward pass of the classifier and a little more. On this page: how much more, for one view
-and for several, for training and for evaluation; and which accuracy it buys. All times are medians, both sides measured
-in turns in one run; ratios carry over to other machines better than milliseconds do.
+One view costs one forward pass of the classifier and a little more; by default there are as many views as an image
+needs, which on photos costs two to three passes. On this page: how much it is, for one view and for several, for
+training and for evaluation; and which accuracy it buys. All times are medians, both sides measured in turns in one run;
+ratios carry over to other machines better than milliseconds do.
 """
 FLOORS = """## Where the time goes
 
@@ -191,9 +192,9 @@ def growth() -> str:
     ]
     same = next(row["ratio"] for row in above["rows"] if (row["batch"], row["way"]) == (1, "1 views"))
     words = (
-        "One view adds less to a larger image or batch, where its small matrices fill a processor better. Further "
-        "views cost what the classifier costs. Times on this machine vary: one view of a small image at batch 1 cost "
-        f"{same:.2f}× in the run above."
+        "One view adds most to a small image alone, whose matrices are too small to fill a processor. A further view "
+        "costs 0.9 to 1.3 times what the classifier costs, the more the larger the batch. Times on this machine vary: "
+        f"one view of a small image at batch 1 cost {same:.2f}× in the run above."
     )
     head = ("classifier", "batch", "bare, ms an image", *(way.replace("1 views", "1 view") for way in ways))
     return "\n\n".join([title, words, table(head, rows), about(found, command)])

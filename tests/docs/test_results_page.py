@@ -64,9 +64,13 @@ def doubted(scores: OrbitScores, auroc: float, warns: bool, collapsed: bool) -> 
 
 
 def with_trust(results: BenchResults) -> BenchResults:
-    """Uncertainties and controls for the reference row; in its second seed a control warns and a pose collapses."""
+    """Uncertainties and controls for the reference row; in its second seed a control warns and a pose collapses.
+
+    That of the STN collapses in training, with both seeds.
+    """
     cells = []
     for cell in results.cells:
+        cell = replace(cell, collapsed=("rotation",)) if cell.row == "stn" and cell.state == "done" else cell
         if cell.row == results.reference and cell.state == "done":
             scores = doubted(cell.orbits["turns"], (0.8, 0.9)[cell.seed], cell.seed == 1, cell.seed == 1)
             cell = replace(cell, orbits={"turns": scores})
@@ -144,12 +148,13 @@ def test_uncertainty_controls_and_collapse_of_the_reference_row(page, found):
     assert "| Moths: grey corners | 84.0 % | 88.0 % | −4.0 | 50.0 % | 1 of 2 |" in text
     assert text.count("- Moths: grey corners: corners tell the angle") == 1
     assert "Collapsed poses of “ours”: rotation (Moths, seed 1)." in text
+    assert "Of the other rows a pose collapsed with some seeds: STN on Moths rotation 2 of 2. It is then" in text
 
 
 def test_nothing_collapsed_is_said_too(page, toy, tmp_path):
     write_bench(as_experiment(toy, "rotmnist", "mnist"), tmp_path)
     text = section_of(page.render(tmp_path), "A toy")
-    assert "Collapsed poses of “ours”: none with any seed." in text
+    assert "Collapsed poses of “ours”: none with any seed." in text and "Of the other rows" not in text
     assert "### Uncertainty" not in text and "### Controls" not in text
 
 
