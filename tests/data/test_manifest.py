@@ -39,9 +39,16 @@ def test_every_column_is_understood(tmp_path, kind):
     assert table.items[0] == tmp_path / "a/1.png"
     assert table.classes == ("bee", "moth") and table.labels.tolist() == [1, -1, 0]
     assert {name: rows.tolist() for name, rows in table.splits.items()} == {"train": [0], "val": [1], "test": [2]}
-    assert list(table.groups) == ["t1", "t2", "row 2"]
+    assert list(table.groups) == ["t1", "t2", "b/3.png"]
     assert table.boxes.tolist() == [[1, 0, 11, 10], [2, 0, 12, 10], [3, 0, 13, 10]]
     assert not table.multi_label
+
+
+@pytest.mark.parametrize("group", [["", "", "", "t1"], None])
+def test_rows_of_one_photo_are_one_group_where_no_group_is_given(tmp_path, group):
+    columns = {"path": ["1.png", "1.png", "2.png", "3.png"]} | ({} if group is None else {"group": group})
+    table = open_images(written(tmp_path, columns))
+    assert table.groups[0] == table.groups[1] and len(set(table.groups)) == 3
 
 
 def test_a_path_is_enough(tmp_path):

@@ -61,14 +61,18 @@ def declare(path: Path, mark: bytes, different: dict[int, int]) -> None:
     path.write_bytes(content)
 
 
-def deep_tiff(pixels: np.ndarray) -> bytes:
-    """A TIFF of 16 bits for each colour, uint16 ``(H, W, 3)``, which Pillow cannot write either."""
-    height, width, _ = pixels.shape
-    short, long = 3, 4
+def tiff(pixels: np.ndarray, order: str = "<") -> bytes:
+    """A TIFF of 16 bits, uint16 ``(H, W, 1 | 3)``, in an order of bytes: in colour, or ">", Pillow cannot write it."""
+    height, width, channels = pixels.shape
+    long, colour = 4, channels == 3
     tags = [  # width, height, bits, compression, photometric, where, channels, rows of a strip, bytes
-        (256, short, 1, width), (257, short, 1, height), (258, short, 3, 8), (259, short, 1, 1), (262, short, 1, 2),
-        (273, long, 1, 14), (277, short, 1, 3), (278, short, 1, height), (279, long, 1, pixels.nbytes),
+        (256, long, 1, width), (257, long, 1, height), (258, 3, channels, 8), (259, long, 1, 1),
+        (262, long, 1, 2 if colour else 1), (273, long, 1, 14), (277, long, 1, channels), (278, long, 1, height),
+        (279, long, 1, pixels.nbytes),
     ]  # fmt: skip
-    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags) + b"\0\0\0\0"
-    head = b"II*\0" + struct.pack("<I", 14 + pixels.nbytes) + struct.pack("<HHH", 16, 16, 16)
-    return head + pixels.astype("<u2").tobytes() + directory
+    packed = [struct.pack(f"{order}HHII", *tag) for tag in tags]
+    if not colour:  # a value that fits stands where else its place would
+        packed[2] = struct.pack(f"{order}HHIHH", 258, 3, 1, 16, 0)
+    directory = struct.pack(f"{order}H", len(tags)) + b"".join(packed) + b"\0\0\0\0"
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}I", 14 + pixels.nbytes)
+    return head + struct.pack(f"{order}HHH", 16, 16, 16) + pixels.astype(f"{order}u2").tobytes() + directory

@@ -108,6 +108,17 @@ def test_boxes_are_cut_off_at_the_edge_and_go_when_nothing_is_left(tmp_path):
     assert x >= 0 and y == 0 and x + w <= SIZE[1] and y + h <= SIZE[0]
 
 
+def test_what_is_cut_off_is_cut_off_its_area_and_key_points_that_are_all_gone_go(tmp_path):
+    given = coco(bbox=[75, 0, 20, 30], area=600)
+    whole = coco(bbox=[75, 40, 20, 30], area=600)
+    given["annotations"] += [{"id": 2, "image_id": 7, "keypoints": [1, 1, 2, 0, 0, 0], "num_keypoints": 1}]
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    cut, uncut = (moved(tmp_path / name, one)[0]["annotations"] for name, one in (("a", given), ("b", whole)))
+    assert len(cut) == 1 and cut[0]["area"] < 0.95 * uncut[0]["area"]
+    assert uncut[0]["area"] == pytest.approx(600 / 0.81, rel=0.01)
+
+
 @pytest.mark.parametrize("orientation", [5, 6, 7, 8])
 def test_annotations_of_stored_pixels_follow_the_exif_tag(orientation, tmp_path):
     """The width and height that the file gives are those before the tag is followed."""
@@ -128,6 +139,9 @@ def test_annotations_of_stored_pixels_follow_the_exif_tag(orientation, tmp_path)
             "are for 3 × 4 pixels, and it has 160",
         ),
         ({"annotations": None}, "is no COCO file"),
+        ({"annotations": [{"image_id": 7, "bbox": [1, 2, 3]}]}, "annotation 1 has the bbox"),
+        ({"annotations": [{"image_id": 7, "segmentation": [[1, 2, 3, 4, 5]]}]}, "annotation 1 has a segmentation"),
+        ({"annotations": [{"image_id": 7}, {"image_id": 7, "keypoints": [1, 2]}]}, "annotation 2 has keypoints"),
     ],
 )
 def test_annotations_that_do_not_fit_are_refused(change, sentence, tmp_path):

@@ -155,12 +155,13 @@ def test_a_classifier_that_cannot_be_traced_gets_a_sentence():
         piece_of(Classifying(model), {"images": torch.randn(2, 3, 16, 16)})
 
 
+@pytest.mark.parametrize("posterior", ["student", "point"])
 @torch.no_grad()
-def test_other_posteriors_and_primitives_can_be_exported():
+def test_other_posteriors_and_primitives_can_be_exported(posterior):
     torch.manual_seed(0)
     small = Preprocessing((16, 16), (0.5,) * 3, (0.25,) * 3)
     primitives = ("translation", "reflection")
-    model = TokenSTN(PlainCNN(), primitives, "student", "body", preprocessing=small, input_size=(16, 16)).eval()
+    model = TokenSTN(PlainCNN(), primitives, posterior, "body", preprocessing=small, input_size=(16, 16)).eval()
     shake(model.localizer, 1.0)
     parts = parts_of(model, info_of(model, small, 3))[1:3]
     images = torch.randn(3, 3, 16, 16)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 import torchvision
-from PIL import Image, ImageCms, PngImagePlugin
+from PIL import ExifTags, Image, ImageCms, PngImagePlugin, TiffImagePlugin
 
+from tokenstn.data import read_image
 from tokenstn.geometry import Pose, invert, warp
 from tokenstn.inference import tiles
-from tokenstn.inference.photo_file import bits_of
+from tokenstn.inference.photo_file import bits_of, is_lossless_webp
 from tokenstn.inference.rectify import Rectifier
 from tokenstn.inference.sources import list_images
 from tokenstn.inference.tiles import warp_tiled
@@ -20,7 +21,7 @@ from tokenstn.verbs.rectify import rectify
 
 from ..models.flags import some_thresholds
 from .known_pose import known_model
-from .scenes import declare, deep_png, deep_tiff, inside, jpeg, opened, photo, scene
+from .scenes import declare, deep_png, inside, jpeg, opened, photo, scene, tiff
 
 QUIET = {"accelerator": "cpu", "progress": False, "workers": 0}
 TURN = Pose.of(rotation=torch.tensor(math.radians(37.0)))
@@ -215,6 +216,49 @@ def test_other_formats_stay_what_they_are(suffix, options, tmp_path):
         assert b"VP8L" in (tmp_path / "out" / f"a{suffix}").read_bytes()[:64]
 
 
+def test_a_webp_with_a_profile_in_front_of_its_pixels_stays_lossless(tmp_path):
+    (tmp_path / "in.webp").mkdir()
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    Image.fromarray(photo(40, 50)).save(tmp_path / "in.webp" / "a.webp", lossless=True, icc_profile=profile)
+    after = corrected(Path(), tmp_path, suffix=".webp")
+    assert is_lossless_webp(after.read_bytes()) and opened(after).info["icc_profile"] == profile
+
+
+def test_the_order_of_bytes_in_a_tiff_changes_no_grey_level(tmp_path):
+    """ImageJ writes the most significant one first."""
+    grey = scene(60, 60, 1, 51000).round().astype(np.uint16)
+    found = {}
+    for order in ("<", ">"):
+        (tmp_path / order / "in.tif").mkdir(parents=True)
+        (tmp_path / order / "in.tif" / "a.tif").write_bytes(tiff(grey, order))
+        assert opened(tmp_path / order / "in.tif" / "a.tif").mode == {"<": "I;16", ">": "I;16B"}[order]
+        found[order] = np.asarray(opened(corrected(Path(), tmp_path / order, suffix=".tif")))
+    np.testing.assert_array_equal(found["<"], found[">"])
+    assert found["<"].max() > 40000
+
+
+def test_grey_levels_in_32_bits_stay_what_is_read_again(tmp_path):
+    (tmp_path / "in.tif").mkdir()
+    steep = np.zeros((60, 60), dtype=np.int32)
+    steep[20:40, 20:40] = 65535  # beside such edges bicubic interpolation goes too far, both ways
+    Image.fromarray(steep).save(tmp_path / "in.tif" / "a.tif")
+    path = corrected(Path(), tmp_path, suffix=".tif")
+    after = opened(path)
+    assert after.mode == "I" and after.getextrema() == (0, 65535)
+    assert read_image(path).shape == (3, 60, 60)
+
+
+def test_when_and_where_a_tiff_was_taken_is_kept(tmp_path):
+    (tmp_path / "in.tif").mkdir()
+    tables = TiffImagePlugin.ImageFileDirectory_v2()
+    tables[ExifTags.IFD.Exif] = {36867: "2024:01:01 10:00:00", 0xA002: 50}
+    tables[ExifTags.IFD.GPSInfo] = {1: "N", 2: (48.0, 2.0, 3.0)}
+    Image.fromarray(photo(40, 50)).save(tmp_path / "in.tif" / "a.tif", tiffinfo=tables)
+    exif = opened(corrected(Path(), tmp_path, suffix=".tif", canvas="expand")).getexif()
+    assert exif.get_ifd(ExifTags.IFD.GPSInfo) == {1: "N", 2: (48.0, 2.0, 3.0)}
+    assert exif.get_ifd(ExifTags.IFD.Exif) == {36867: "2024:01:01 10:00:00", 0xA002: exif[256]}
+
+
 def test_what_cannot_be_written_as_it_was_is_left_as_it_is(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -222,7 +266,7 @@ def test_what_cannot_be_written_as_it_was_is_left_as_it_is(tmp_path):
     (folder / "deep.png").write_bytes(deep_png(deep))
     (folder / "veiled.png").write_bytes(deep_png(deep[..., :2]))
     (folder / "deep.ppm").write_bytes(b"P6\n# 16 bits\n40 40\n65535\n" + deep.astype(">u2").tobytes())
-    (folder / "deep.tif").write_bytes(deep_tiff(deep))
+    (folder / "deep.tif").write_bytes(tiff(deep))
     Image.fromarray(photo(40, 40, 3)).save(folder / "deep.jp2")
     declare(folder / "deep.jp2", b"\xff\x4f\xff\x51", {38: 15, 41: 15, 44: 15})  # 16 bits for each colour, less one
     frames = [Image.fromarray(photo(20, 20, 1)) for _ in range(2)]
@@ -330,6 +374,39 @@ def test_the_padding_is_what_was_chosen(padding, value, tmp_path):
     cmyk.save(tmp_path / "in.tif" / "a.tif")
     corner = opened(corrected(Path(), tmp_path, suffix=".tif", padding=padding)).convert("RGB").getpixel((0, 0))
     assert corner == (value,) * 3
+
+
+def test_nothing_of_the_users_is_written_over(tmp_path):
+    """The usual layout of COCO is images/ beside annotations.json, which is what results are called, too."""
+    (tmp_path / "set" / "images").mkdir(parents=True)
+    original = tmp_path / "set" / "images" / "a.png"
+    Image.fromarray(photo(20, 20)).save(original)
+    coco = tmp_path / "set" / "annotations.json"
+    coco.write_text('{"images": [{"id": 1, "file_name": "a.png"}], "annotations": []}')
+    before = original.read_bytes(), coco.read_bytes()
+    for images, out in ((original.parent, "set"), (tmp_path / "elsewhere", "set")):
+        if images != original.parent:
+            images.mkdir()
+            (images / "a.png").write_bytes(before[0])
+        for overwrite in (False, True):
+            with pytest.raises((ValueError, FileExistsError), match=r"write over|written over"):
+                rectify(
+                    known_model(TURN), images, str(tmp_path / out), annotations=str(coco), overwrite=overwrite, **QUIET
+                )
+    assert (original.read_bytes(), coco.read_bytes()) == before
+    assert {path.name for path in (tmp_path / "set").iterdir()} == {"images", "annotations.json"}
+
+
+def test_beginning_anew_leaves_nothing_of_what_was_there_before(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        Image.fromarray(photo(20, 20)).save(tmp_path / "in" / f"{name}.png")
+    rectify(known_model(TURN), tmp_path / "in", str(tmp_path / "out"), sheet=True, **QUIET)
+    (tmp_path / "out" / "images" / "note.txt").write_text("not one of the results")
+    (tmp_path / "in" / "b.png").unlink()
+    rectify(known_model(TURN), tmp_path / "in", str(tmp_path / "out"), canvas="expand", overwrite=True, **QUIET)
+    assert {path.name for path in (tmp_path / "out" / "images").iterdir()} == {"a.png", "note.txt"}
+    assert not (tmp_path / "out" / "sheet.png").exists() and list(rows_of(tmp_path / "out")) == ["a.png"]
 
 
 def test_results_do_not_go_among_the_images(tmp_path):

@@ -17,7 +17,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from tokenstn.apps.answer import Answer, describe, look
-from tokenstn.data import ImageDataset, ImageTable, collate
+from tokenstn.data import ImageDataset, ImageTable, collate, seen_sizes
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.system.documents import read_json, shown
@@ -159,7 +159,7 @@ def measure(
     def answers() -> Iterable[Answer]:
         for batch in DataLoader(images, batch_size=batch_size, collate_fn=collate):
             if len(batch["image"]):
-                sizes = [(height, width) for height, width in batch["photo_size"].tolist()]
+                sizes = seen_sizes(table, batch)
                 prediction = look(model, batch["image"].to(model.device), prepared, views)
                 yield from describe(model, prediction, sizes, prepared)
 

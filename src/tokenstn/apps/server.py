@@ -68,6 +68,8 @@ class ServerSettings:
             raise ValueError(f"accelerator {self.accelerator}: cpu, gpu, mps or auto")
         if self.accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
             raise ValueError(f"accelerator {self.accelerator}: torch sees no GPU here; use cpu or auto")
+        if self.devices != "auto" and not (str(self.devices).isdigit() and int(self.devices) > 0):
+            raise ValueError(f"devices {self.devices}: a number from 1 up, or auto")
         if isinstance(self.views, int) and self.views < 1:
             raise ValueError(f'views {self.views}: a number from 1 up, or "auto"')
 

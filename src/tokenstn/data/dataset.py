@@ -149,3 +149,9 @@ def to_float(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Ten
 
 def _sample(image: Tensor, label: Tensor, row: int, photo_size: Size) -> Sample:
     return {"image": image, "label": label, "index": row, "photo_size": torch.tensor(photo_size)}
+
+
+def seen_sizes(table: ImageTable, batch: dict[str, Any]) -> list[tuple[int, int]]:
+    """Height and width of what is looked at of each photo of a batch, as ``collate`` makes it."""
+    photos = ((height, width) for height, width in batch["photo_size"].tolist())
+    return [table.seen_size(row, photo) for row, photo in zip(batch["index"].tolist(), photos, strict=True)]

@@ -25,7 +25,7 @@ def read_manifest(manifest: str | Path, classes: Sequence[str] | None = None) ->
 
     Only ``path`` is required. An empty label is unlabelled. Several labels are written ``cat;dog`` (``;`` alone: none
     of the classes), or as a vector of 0 and 1 (``[0, 1, 1]``, or a list in Parquet). A box is left, top, right, bottom
-    in pixels of the photo as it is seen; the boxes of one photo stay in one split unless a group says otherwise.
+    in pixels of the photo as it is seen; the rows of one photo stay in one split unless a group says otherwise.
 
     Args:
         classes: their names in order, as a trained classifier has them; None: all that occur, in natural order.
@@ -53,9 +53,9 @@ def read_manifest(manifest: str | Path, classes: Sequence[str] | None = None) ->
         )
     labels, names, multi_label = _labels(frame, classes, manifest)
     boxes = _boxes(frame, manifest)
-    groups = None if boxes is None else paths
+    groups = paths if boxes is not None or len(set(paths)) < len(paths) else None
     if "group" in frame.columns:
-        groups = [text or f"row {row}" for row, text in enumerate(frame["group"].map(_text))]
+        groups = [text or path for text, path in zip(frame["group"].map(_text), paths, strict=True)]
     return ImageTable(manifest.stem, items, labels, names, _splits(frame, manifest), groups, boxes, multi_label)
 
 

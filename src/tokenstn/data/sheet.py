@@ -36,7 +36,7 @@ def write_sheet(
     sheet = torch.full((3, rows * (side + GAP + line) + GAP, columns * (side + GAP) + GAP), 255, dtype=torch.uint8)
     for (top, left), tile in zip(corners, tiles, strict=True):
         if tile is not None:
-            shown = _small(tile, side, keep_aspect=titles is not None)
+            shown = shrunk(tile, side, keep_aspect=titles is not None)
             left += (side - shown.shape[2]) // 2
             sheet[:, top + line : top + line + shown.shape[1], left : left + shown.shape[2]] = shown
     image = Image.fromarray(sheet.permute(1, 2, 0).numpy())
@@ -46,7 +46,8 @@ def write_sheet(
     image.save(path)
 
 
-def _small(tile: Tensor, side: int, keep_aspect: bool) -> Tensor:
+def shrunk(tile: Tensor, side: int, keep_aspect: bool) -> Tensor:
+    """A picture, uint8 ``(1 | 3, H, W)``, in colour and as large as its place: a square, or within one."""
     size = (side, side)
     if keep_aspect:
         longer = max(tile.shape[-2:])

@@ -86,6 +86,18 @@ class ImageTable:
             boxes=None if self.boxes is None else self.boxes[rows],
         )
 
+    def box(self, row: int) -> tuple[int, int, int, int] | None:
+        """What is cut out of the photo of a row first, left, top, right, bottom; None for the whole photo."""
+        if self.boxes is None or int(self.boxes[row, 0]) < 0:
+            return None
+        left, top, right, bottom = self.boxes[row].tolist()
+        return left, top, right, bottom
+
+    def seen_size(self, row: int, photo: tuple[int, int]) -> tuple[int, int]:
+        """Height and width of what is looked at of the photo of a row, which has those of ``photo``."""
+        box = self.box(row)
+        return photo if box is None else (box[3] - box[1], box[2] - box[0])
+
     def class_counts(self) -> Tensor:
         """The number of images of each class, ``(classes,)`` int64."""
         if self.multi_label:

@@ -52,7 +52,30 @@ def read_coco(path: Path) -> Coco:
         raise ValueError(
             f"{path} is no COCO file: it needs a list of images, with id and file_name, and of annotations"
         )
+    for number, annotation in enumerate(coco["annotations"], start=1):
+        wrong = _mistake(annotation)
+        if wrong:
+            raise ValueError(f"{path}: annotation {number} has {wrong}")
     return coco
+
+
+def _mistake(annotation: Any) -> str:
+    """What is no box, outline or key point of COCO in an annotation; nothing where all is well."""
+    if not isinstance(annotation, dict):
+        return "no names and values"
+    box, points, outline = (annotation.get(name) or [] for name in ("bbox", "keypoints", "segmentation"))
+    if box and not (_are_numbers(box) and len(box) == 4 and min(box[2:]) >= 0):
+        return f"the bbox {box}: give x, y, width and height"
+    if not (_are_numbers(points) and len(points) % 3 == 0):
+        return "keypoints that are not x, y and v in turns"
+    polygons = [] if isinstance(outline, dict) else outline
+    if not isinstance(polygons, list) or not all(_are_numbers(p) and len(p) % 2 == 0 for p in polygons):
+        return "a segmentation whose polygons are not x and y in turns"
+    return ""
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
 
 
 def require_known(coco: Coco, names: Iterable[str], path: Path) -> None:
@@ -112,9 +135,13 @@ def _move(annotation: Mapping[str, Any], matrix: Tensor, done: Correction) -> di
     elif annotation.get("bbox"):
         x, y, w, h = annotation["bbox"]
         corners = np.array([[x, y], [x + w, y], [x + w, y + h], [x, y + h]], dtype=np.float64)
-        outlines = [np.clip(_move_points(corners, matrix), 0, (width, height))]
-        if "area" in annotation:
-            after["area"] = round(float(annotation["area"]) * abs(matrix[:2, :2].det().item()), 2)
+        turned = _move_points(corners, matrix)
+        left = clip(turned, width, height)
+        if len(left) < 3 or area(left) == 0:
+            return None
+        outlines = [left]
+        if "area" in annotation:  # of what it is drawn around, of which as much has left as of the box
+            after["area"] = round(float(annotation["area"]) * area(left) / (w * h), 2)
     if annotation.get("bbox") and outlines:
         low, high = np.concatenate(outlines).min(0), np.concatenate(outlines).max(0)
         if (high <= low).any():
@@ -122,6 +149,8 @@ def _move(annotation: Mapping[str, Any], matrix: Tensor, done: Correction) -> di
         after["bbox"] = _rounded(np.concatenate((low, high - low)))
     if annotation.get("keypoints"):
         after["keypoints"], after["num_keypoints"] = _move_keypoints(annotation["keypoints"], matrix, width, height)
+        if not outlines and after["num_keypoints"] == 0:
+            return None
     return after
 
 

@@ -25,12 +25,20 @@ def fleet(
         raise ValueError(f"--accelerator {accelerator}: cpu, gpu or auto")
     if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
         raise ValueError(f"--accelerator {accelerator}: torch sees no GPU here; use cpu or auto")
+    require_devices(devices)
     settings = {"accelerator": accelerator, "devices": devices, "num_nodes": num_nodes, "precision": precision}
     fabric = Fabric(**settings)  # pyright: ignore[reportArgumentType]
     if type(fabric.strategy) is DDPStrategy and fabric.world_size > 1:
         # those who are done wait for the others, however long these take
         fabric = Fabric(**settings, strategy=DDPStrategy(timeout=timedelta(days=30)))  # pyright: ignore[reportArgumentType]
     return fabric
+
+
+def require_devices(devices: int | str) -> None:
+    """Refuse what is neither a number of devices nor a list of theirs."""
+    given = [number.strip() for number in str(devices).split(",")]
+    if devices != "auto" and not (all(number.isdigit() for number in given) and given != ["0"]):
+        raise ValueError(f"--devices {devices}: how many, such as 2; which ones, such as 0,1; or auto")
 
 
 def company(fabric: Fabric) -> AbstractContextManager[object]:

@@ -199,6 +199,7 @@ def _write_pt2(path: Path, whole: Whole, photos: Tensor) -> None:
 @contextmanager
 def _folder_to_be(out: Path) -> Iterator[Path]:
     """A folder that becomes ``out`` at the end, and disappears if it does not come to that."""
+    out = out.absolute()  # "." cannot be moved by that name
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}{UNFINISHED}-", dir=out.parent))
     try:

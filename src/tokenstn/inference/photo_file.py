@@ -23,10 +23,12 @@ ORIENTATION = 0x0112
 SIZE_TAGS = {0xA002: 0, 0xA003: 1}  # ExifImageWidth and ExifImageHeight, and their place in a PIL size
 # what a TIFF says about itself that does not depend on its pixels: description, camera, software, date, artist, XMP, …
 TIFF_TAGS = (270, 271, 272, 305, 306, 315, 700, 33432)
+MORE_TAGS = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)  # tables of further tags
 LOSSY = 90  # quality for formats that do not tell theirs: WebP and AVIF
 # modes that are warped as they are; others by way of the mode that holds all they show
 PLAIN = ("L", "LA", "RGB", "RGBA", "CMYK", "I;16", "I")
-THROUGH = {"1": "L", "PA": "RGBA", "La": "LA", "RGBa": "RGBA", "I;16B": "I;16", "I;16L": "I;16", "I;16N": "I;16"}
+THROUGH = {"1": "L", "PA": "RGBA", "La": "LA", "RGBa": "RGBA"}
+DEEP = ("I;16", "I;16B", "I;16L", "I;16N")  # Pillow's own way from one to the other cuts values off at 255
 ALPHA = ("LA", "RGBA")
 EIGHT_BITS = ("L", "LA", "RGB", "RGBA", "CMYK")
 BITS_PER_SAMPLE = 258  # a tag of TIFF
@@ -83,6 +85,10 @@ class PhotoFile:
         exif = options.get("exif")
         if isinstance(exif, Image.Exif):
             options["exif"] = _resized(exif, image.size)
+        inner = options.get("tiffinfo", {}).get(ExifTags.IFD.Exif)
+        if inner is not None:
+            new = {tag: image.size[place] for tag, place in SIZE_TAGS.items() if tag in inner}
+            options["tiffinfo"] = {**options["tiffinfo"], ExifTags.IFD.Exif: {**inner, **new}}
         image.save(path, format=self.format, **options)
 
 
@@ -108,9 +114,9 @@ def _photo(image: Image.Image, content: bytes) -> PhotoFile:
     ImageOps.exif_transpose(image, in_place=True)  # a copy of a large photo would be dear
     options = {} if why_not else _options(image, kind, content, tagged is not None)
     mode, saved_mode = _working_mode(image), image.mode
-    pixels = np.array(image if image.mode == mode else image.convert(mode))
+    pixels = np.array(image.convert(mode) if image.mode not in (mode, *DEEP) else image)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    pixels = pixels.astype(np.uint16) if mode == "I;16" else pixels
+    pixels = pixels.astype(np.uint16) if mode == "I;16" else pixels  # in this machine's order of bytes
     return PhotoFile(pixels, mode, saved_mode, kind, stored, int(tagged or 1), options, why_not)
 
 
@@ -151,6 +157,8 @@ def bits_of(image: Image.Image, kind: str, content: bytes) -> int:
 def _working_mode(image: Image.Image) -> str:
     if image.mode not in ALPHA and image.has_transparency_data:
         return "LA" if image.mode == "L" else "RGBA"
+    if image.mode in DEEP:
+        return "I;16"
     return "RGB" if image.mode == "P" else THROUGH.get(image.mode, image.mode)
 
 
@@ -177,13 +185,30 @@ def _options(image: Image.Image, kind: str, content: bytes, tagged: bool) -> dic
         options["pnginfo"] = _text_of(image)
     elif kind == "TIFF":
         tags = getattr(image, "tag_v2", {})
-        options["tiffinfo"] = {tag: tags[tag] for tag in TIFF_TAGS if tag in tags}
-        options["compression"] = info.get("compression", "raw")
+        more = {tag: dict(exif.get_ifd(tag)) for tag in MORE_TAGS}
+        more = {tag: said for tag, said in more.items() if said}
+        options["tiffinfo"] = {tag: tags[tag] for tag in TIFF_TAGS if tag in tags} | more
+        # what is compressed is written by libtiff, which takes no tables of further tags
+        options["compression"] = "raw" if more else info.get("compression", "raw")
+        options |= {"quality": LOSSY} if options["compression"] == "jpeg" else {}
     elif kind == "WEBP":
-        options |= {"lossless": True} if b"VP8L" in content[12:64] else {"quality": LOSSY}
+        options |= {"lossless": True} if is_lossless_webp(content) else {"quality": LOSSY}
     elif kind == "AVIF":
         options["quality"] = LOSSY
     return options
+
+
+def is_lossless_webp(content: bytes) -> bool:
+    """Whether the pixels are in a chunk for lossless ones; a profile and other chunks may come before it.
+
+    >>> is_lossless_webp(b"RIFF....WEBPVP8X" + bytes((1, 0, 0, 0)) + b"..VP8L")
+    True
+    """
+    place = 12
+    while place + 8 <= len(content) and content[place : place + 4] not in (b"VP8 ", b"VP8L"):
+        size = int.from_bytes(content[place + 4 : place + 8], "little")
+        place += 8 + size + size % 2
+    return content[place : place + 4] == b"VP8L"
 
 
 def _text_of(image: PngImagePlugin.PngImageFile) -> PngImagePlugin.PngInfo:

@@ -53,7 +53,7 @@ def prediction_job(
         "images_sha256": images.digest,
         "shard_size": shard_size,
     }
-    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole)
+    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole, derived=(SHEET,))
 
 
 @reading_processes()  # torch tells of the death of one wherever this process just is
@@ -104,12 +104,6 @@ def summarise(job: ShardFolder) -> Summary:
     return Summary(
         job.images, predicted, rejected, **raised, median_rotation_deg=float(np.median(turned)) if len(turned) else None
     )
-
-
-def remove_old_sheet(job: ShardFolder) -> None:
-    """A sheet is of finished predictions; where some are missing, it is of others."""
-    if job.missing():
-        (job.folder / SHEET).unlink(missing_ok=True)
 
 
 def write_sheet(job: ShardFolder) -> Path:

@@ -101,7 +101,7 @@ class Rectifier:
 
     def name(self, row: int) -> Path:
         """What the result of a row is called."""
-        name, box = self.images.relative_name(row), self.images.box(row)
+        name, box = self.images.relative_name(row), self.images.table.box(row)
         if name.is_absolute() or ".." in name.parts:
             raise ValueError(f"{name} leaves the folder of the images: list images that are inside of it")
         return name if box is None else name.with_stem(f"{name.stem}_{'-'.join(map(str, box))}")
@@ -131,7 +131,7 @@ class Rectifier:
 
     def _leave(self, row: int, photo: PhotoFile, content: bytes | None, target: Path) -> None:
         """The same bytes where there are some; a part of a photo is written anew."""
-        if content is None or self.images.box(row) is not None:
+        if content is None or self.images.table.box(row) is not None:
             photo.save(photo.pixels, target)
             return
         with written_whole(target) as beside:
@@ -148,7 +148,7 @@ class Rectifier:
         if content is None:
             return plain_photo(table.read(row).movedim(0, -1).numpy())
         photo = decode_photo(content, table.item_name(row))
-        box = self.images.box(row)
+        box = self.images.table.box(row)
         if box is None:
             return photo
         left, top, right, bottom = box

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from lightning.fabric import Fabric
 from torch import Tensor
 
 import tokenstn
 from tokenstn.data import UnreadableImageError, read_image
-from tokenstn.data.sheet import write_sheet
+from tokenstn.data.sheet import shrunk, write_sheet
 from tokenstn.inference.annotations import Coco, move_annotations
 from tokenstn.inference.poses import photo_poses
 from tokenstn.inference.progress import bar
@@ -64,7 +65,15 @@ def rectify_job(
         "images_sha256": images.digest,
         "shard_size": shard_size,
     }
-    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole)
+    derived = (TABLE, ANNOTATIONS, SHEET)
+    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole, derived, beside=IMAGES)
+
+
+def remove_photos(job: ShardFolder) -> None:
+    """The photos that an earlier job has finished in this folder, and nothing else."""
+    for part in (job.folder / job.parts).glob("part-*.parquet"):
+        for name in pq.read_table(part, columns=["file"])["file"].to_pylist():
+            (job.folder / IMAGES / name).unlink(missing_ok=True)
 
 
 @reading_processes()  # torch tells of the death of one wherever this process just is
@@ -168,9 +177,10 @@ def _write_before_and_after(job: ShardFolder, images: ImageList) -> None:
     shown = [correction for number, correction in enumerate(named) if number % every == 0][:SHOWN]
     tiles, titles = [], []
     for correction in shown:
-        before, box = images.table.read(correction.row, channels=3), images.box(correction.row)
+        before, box = images.table.read(correction.row, channels=3), images.table.box(correction.row)
         before = before if box is None else before[:, box[1] : box[3], box[0] : box[2]]
-        tiles += [before, read_image(job.folder / IMAGES / correction.file)]
+        after = read_image(job.folder / IMAGES / correction.file)
+        tiles += [shrunk(tile, PLACE, keep_aspect=True) for tile in (before, after)]  # whole photos would be dear
         name = Path(correction.file).name
         titles += [name if len(name) < 18 else f"{name[:7]}…{name[-8:]}", _what(correction)]
     with written_whole(job.folder / SHEET) as beside:

@@ -34,7 +34,9 @@ class ShardFolder:
     """The folder of a job.
 
     settings: what the job depends on, kept in ``settings_file``; a job goes on only with the same. parts: the folder,
-    inside this one, of ``part-000000.parquet`` and so on; shard k holds images k · shard_size and the next.
+    inside this one, of ``part-000000.parquet`` and so on; shard k holds images k · shard_size and the next. derived:
+    files that are made of all shards at the end, beside ``rejected.csv``. beside: a folder that results go to one by
+    one.
     """
 
     folder: Path
@@ -43,6 +45,8 @@ class ShardFolder:
     images: int
     shard_size: int
     settings: Mapping[str, Any]
+    derived: tuple[str, ...] = ()
+    beside: str | None = None
 
     def __len__(self) -> int:
         return -(-self.images // self.shard_size)
@@ -55,14 +59,16 @@ class ShardFolder:
         """Where a shard is, or will be."""
         return self.folder / self.parts / f"part-{shard:06d}.parquet"
 
-    def require_same(self) -> None:
-        """Refuse to go on with a job that was started with other images, another model or other settings."""
+    def require_same(self, overwrite: bool = False) -> None:
+        """Refuse a folder with files of somebody else, and to go on with what was begun with other images, another
+        model or other settings, unless that is to be overwritten.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             raise FileExistsError(f"{self.folder} is a file, and results go into a folder: choose another --out")
         started = self._started()
         if started is None:
-            if any((self.folder / self.parts).glob("part-*.parquet")):
-                raise FileExistsError(f"{self.folder} holds results, but not what they are of: choose another --out")
+            self._require_nothing_of_others()
+        if started is None or overwrite:
             return
         other = [name for name in self.settings if name not in FREE and started.get(name) != self.settings[name]]
         if other:
@@ -78,8 +84,10 @@ class ShardFolder:
         if overwrite and (self._started() is not None):
             (self.folder / self.settings_file).unlink()
             shutil.rmtree(self.folder / self.parts, ignore_errors=True)
-            (self.folder / REJECTED).unlink(missing_ok=True)
         (self.folder / self.parts).mkdir(parents=True, exist_ok=True)
+        if self.missing():  # what was made of all shards is of others
+            for name in (REJECTED, *self.derived):
+                (self.folder / name).unlink(missing_ok=True)
         remove_unfinished(self.folder)
         write_text(self.folder / self.settings_file, json.dumps(self.settings, indent=2) + "\n")
 
@@ -117,6 +125,16 @@ class ShardFolder:
         lines.writerows(found)
         write_text(self.folder / REJECTED, text.getvalue())
         return len(found)
+
+    def _require_nothing_of_others(self) -> None:
+        folders = [name for name in (self.parts, self.beside) if name is not None]
+        there = [name for name in folders if any((self.folder / name).glob("*"))]
+        there += [name for name in (REJECTED, *self.derived) if (self.folder / name).exists()]
+        if there:
+            raise FileExistsError(
+                f"{self.folder} holds {' and '.join(there)} already, without the {self.settings_file} that says what "
+                "they are of, and they would be written over: choose another --out"
+            )
 
     def _started(self) -> dict[str, Any] | None:
         path = self.folder / self.settings_file

@@ -39,14 +39,6 @@ class ImageList:
     def __len__(self) -> int:
         return len(self.table)
 
-    def box(self, row: int) -> tuple[int, int, int, int] | None:
-        """What is cut out of the photo of a row first, left, top, right, bottom; None for the whole photo."""
-        boxes = self.table.boxes
-        if boxes is None or int(boxes[row, 0]) < 0:
-            return None
-        left, top, right, bottom = boxes[row].tolist()
-        return left, top, right, bottom
-
     def relative_name(self, row: int) -> Path:
         """A file name for a row, relative to ``root``; a number and ``.png`` for an image that is no file."""
         item = self.table.items[row]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from lightning.fabric import Fabric
 from torch.utils.data import DataLoader, Sampler
 
-from tokenstn.data import ImageDataset, collate, to_float
+from tokenstn.data import ImageDataset, collate, seen_sizes, to_float
 from tokenstn.inference.shards import Rejected, ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.models import Prediction, Preprocessing, TokenSTN
@@ -73,7 +73,7 @@ def answers(
     for (shard, _, last), batch in zip(batches, loader, strict=True):
         rows = batch["index"].tolist()
         prediction = _answer(model, batch["image"], preprocessing, fabric, views) if rows else None
-        answer = Answered(shard, rows, _sizes(images, batch), prediction, batch["bad"], last)
+        answer = Answered(shard, rows, seen_sizes(images.table, batch), prediction, batch["bad"], last)
         kept = torch.ones(0, dtype=torch.bool) if prediction is None else is_answer(prediction.probabilities)
         if not bool(kept.all()):
             prediction = _answer(model, batch["image"][kept], preprocessing, fabric, views) if kept.any() else None
@@ -121,11 +121,3 @@ def _answer(
     moved = pixels.to(fabric.device, non_blocking=True)
     with fabric.autocast():
         return model(to_float(moved, preprocessing.mean, preprocessing.std), views=views)
-
-
-def _sizes(images: ImageList, batch: dict[str, Any]) -> list[tuple[int, int]]:
-    sizes = []
-    for row, (height, width) in zip(batch["index"].tolist(), batch["photo_size"].tolist(), strict=True):
-        box = images.box(row)
-        sizes.append((height, width) if box is None else (box[3] - box[1], box[2] - box[0]))
-    return sizes

@@ -101,5 +101,6 @@ def _part(pixels: Pixels, first: tuple[int, int], last: tuple[int, int], outside
 
 
 def _as(values: NDArray[np.floating], kind: np.dtype) -> Pixels:
-    limits = np.iinfo(kind)
+    # whole numbers of 32 bits are grey levels of 16 in a type that files have: data.read_image takes no others
+    limits = np.iinfo(np.uint16 if kind == np.int32 else kind)
     return values.round().clip(limits.min, limits.max).astype(kind)

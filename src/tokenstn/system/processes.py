@@ -22,6 +22,11 @@ class DeadProcessError(ChildProcessError):
     """A process that this one needs has died; the message says which, how, and what to do."""
 
 
+def usable_cores() -> int:
+    """How many cores this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def how_it_ended(code: int | None) -> str:
     """The exit code of a process in words.
 

@@ -29,7 +29,7 @@ def demo(
         model: a run folder, a model folder or an exported .onnx file; a small one for digits, from inside the package,
             when left out.
         images: examples to begin with: a folder, a manifest or a name; the first ones of the test images are taken.
-        host: 127.0.0.1 shows it to this machine alone, 0.0.0.0 to every network.
+        host: 127.0.0.1 shows it to this machine alone, 0.0.0.0 or :: to every network.
         port: of the page.
         open_browser: open the page.
         accelerator: cpu, gpu, mps or auto.
@@ -46,11 +46,12 @@ def demo(
     from tokenstn.apps import demo as apps
     from tokenstn.apps.dropped import gone_with_the_page
     from tokenstn.apps.embedded import embedded_examples, embedded_model
-    from tokenstn.apps.loopback import is_loopback
+    from tokenstn.apps.loopback import LOOPBACK, is_loopback
     from tokenstn.apps.ports import require_free
     from tokenstn.verbs.serve import saved_model
     from tokenstn.verbs.speech import say, warn
 
+    host = host.strip("[]")
     require_free(host, port)
     console = Console(soft_wrap=True)
     folder = embedded_model() if model is None else saved_model(model)
@@ -67,9 +68,11 @@ def demo(
     say(console, "model", "a small one for digits, from inside the package" if model is None else model)
     if not is_loopback(host):
         warn(console, [f"every machine that reaches {host} can use this page"])
-    say(console, "page", f"http://127.0.0.1:{port}   Ctrl+C ends it")
+    address = f"[{host}]" if ":" in host else host
+    here = {"0.0.0.0": LOOPBACK, "[::]": "[::1]"}.get(address, address)
+    say(console, "page", f"http://{here}:{port}   Ctrl+C ends it")
     with gone_with_the_page():
-        apps.launch(apps.page(apps.Stage(loaded, examples), name), host, port, open_browser)
+        apps.launch(apps.page(apps.Stage(loaded, examples), name), address, port, open_browser)
 
 
 def _device(accelerator: str) -> str:

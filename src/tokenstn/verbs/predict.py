@@ -89,17 +89,15 @@ def predict(
         "precision": precision,
     }
     job = job_of.prediction_job(Path(out), found, chosen, shard_size, settings)
-    if not overwrite:
-        job.require_same()
+    job.require_same(overwrite)
     fabric.launch()
     if fabric.is_global_zero:
         job.begin(overwrite)
-        job_of.remove_old_sheet(job)
     missing, digest = fabric.broadcast((job.missing(), chosen.digest))
     if digest != chosen.digest:
         raise ValueError("the images changed while the processes started: call it again when they are all there")
     found.to(fabric.device)
-    readers = steps.readers(workers, chosen, fabric)
+    readers = steps.readers(workers, chosen, fabric, num_nodes)
     steps.say_what_was_understood(console, place, found, chosen, looked, precision, fabric, job, missing)
     with company(fabric):
         job_of.predict_images(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,12 +12,13 @@ from torch import Tensor
 
 from tokenstn.inference.devices import PRECISIONS
 from tokenstn.inference.predict import Summary
-from tokenstn.inference.rectify_job import RectifySummary
+from tokenstn.inference.rectify_job import ANNOTATIONS, IMAGES, RectifySummary
 from tokenstn.inference.shards import ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.models import TokenSTN
 from tokenstn.models.onnx import OnnxModel
 from tokenstn.models.thresholds import Thresholds
+from tokenstn.system.processes import usable_cores
 from tokenstn.verbs.evaluation_steps import model_in_words
 from tokenstn.verbs.models import RECTIFIED, ModelPlace
 from tokenstn.verbs.speech import name_of, say, warn
@@ -45,17 +45,16 @@ def require_folder_name(out: Path) -> None:
         )
 
 
-def readers(workers: int | None, images: ImageList, fabric: Fabric, nodes: int = 1) -> int:
-    """How many processes read images for a device; none where they are in memory already."""
+def readers(workers: int | None, images: ImageList, fabric: Fabric, nodes: int) -> int:
+    """How many processes read images for a device of one of several machines; none where they are in memory already."""
     if workers is not None:
         if workers < 0:
             raise ValueError(f"--workers {workers}: 0, which reads in the same process, or more")
         return workers
     if isinstance(images.table.items, Tensor):
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     processes = max(1, fabric.world_size // nodes)
-    return max(1, min(MOST_READERS, cores // processes - 1))
+    return max(1, min(MOST_READERS, usable_cores() // processes - 1))
 
 
 def say_what_was_understood(
@@ -104,12 +103,17 @@ def say_what_was_found(out: Console, summary: Summary, limits: Thresholds | None
         say(out, "poses", f"turned by {summary.median_rotation_deg:.1f}° in the median, either way")
 
 
-def require_apart(folder: Path, images: ImageList) -> None:
-    """Refuse to write photos among those that are read: they would be found and corrected the next time."""
-    if images.root is not None and folder.resolve().is_relative_to(images.root.resolve()):
-        raise ValueError(
-            f"--out {folder} lies inside {images.root}, where the images are read: choose a folder elsewhere"
-        )
+def require_apart(folder: Path, images: ImageList, annotations: str | None) -> None:
+    """Refuse to write photos among those that are read, which would be found and corrected the next time, or over
+    them; and annotations over those that are read.
+    """
+    where = images.root
+    if where is not None and folder.resolve().is_relative_to(where.resolve()):
+        raise ValueError(f"--out {folder} lies inside {where}, where the images are read: choose a folder elsewhere")
+    if where is not None and where.resolve().is_relative_to((folder / IMAGES).resolve()):
+        raise ValueError(f"--out {folder} would write over the images in {where}: choose a folder elsewhere")
+    if annotations is not None and Path(annotations).resolve() == (folder / ANNOTATIONS).resolve():
+        raise ValueError(f"--out {folder} would write over {annotations}: choose a folder elsewhere")
 
 
 def views_for_poses(model: TokenSTN, name: str, only_confident: bool) -> int | Literal["auto"]:

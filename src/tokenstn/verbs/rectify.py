@@ -77,7 +77,7 @@ def rectify(
     fabric = fleet(accelerator, devices=1)
     place = place_of(model)
     chosen = list_images(images)
-    steps.require_apart(folder, chosen)
+    steps.require_apart(folder, chosen, annotations)
     found = load_model(model, place, chosen.table, False, console)
     views = steps.views_for_poses(found, place.name, only_confident)
     coco = None if annotations is None else read_coco(Path(annotations))
@@ -100,13 +100,14 @@ def rectify(
         "canvas": canvas,
     }
     job = job_of.rectify_job(folder, found, chosen, shard_size, settings)
-    if not overwrite:
-        job.require_same()
+    job.require_same(overwrite)
     fabric.launch()
+    if overwrite:
+        job_of.remove_photos(job)
     job.begin(overwrite)
     missing = job.missing()
     found.to(fabric.device)
-    readers = steps.readers(workers, chosen, fabric)
+    readers = steps.readers(workers, chosen, fabric, nodes=1)
     steps.say_what_was_understood(console, place, found, chosen, views, "32-true", fabric, job, missing)
     job_of.rectify_images(
         found, rectifier, job, missing, fabric, views=views, batch_size=batch_size, workers=readers, progress=progress

@@ -14,8 +14,8 @@ from tokenstn.models.onnx import OnnxClassifier
 
 
 def say(out: Console, what: str, text: str, style: str | None = None) -> None:
-    """One line, as all verbs print them; brackets in names are no markup."""
-    out.print(f"{what:<12}{text}", style=style, markup=False)
+    """One line, as all verbs print them; brackets and colons in names are no markup."""
+    out.print(f"{what:<12}{text}", style=style, markup=False, emoji=False)
 
 
 def warn(out: Console, sentences: Iterable[str]) -> None:

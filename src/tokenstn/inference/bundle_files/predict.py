@@ -152,7 +152,8 @@ def main() -> int:
         print(f"{flag} is raised on every image: no threshold could be set for it", file=sys.stderr)
     failed = False
     for path in (image for named in given.images for image in images_of(named)):
-        line: dict[str, Any] = {"path": str(path)}
+        # bytes of a name that are no text become escapes, which can be printed everywhere
+        line: dict[str, Any] = {"path": str(path).encode(errors="backslashreplace").decode()}
         try:
             photo = read_photo(path, len(about["preprocessing"]["mean"]))
             line |= describe(run(session, photo[None]), about, (photo.shape[1], photo.shape[2]), given.top)
