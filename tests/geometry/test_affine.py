@@ -181,6 +181,20 @@ def test_a_pose_is_filled_in_broadcast_and_indexed():
     torch.testing.assert_close(pose[1].matrix, pose.matrix[1])
 
 
+def test_a_pose_belongs_to_its_caller():
+    """What is filled in comes from constants that all calls share."""
+    for number in (1, 4):
+        pose = Pose.of(rotation=torch.zeros(number))
+        for name in ("scale", "stretch", "shear", "translation", "reflection"):
+            getattr(pose, name)[0] += 7.0
+        torch.testing.assert_close(Pose.of(rotation=torch.zeros(number)).matrix, torch.eye(3).expand(number, 3, 3))
+
+
+def test_whole_numbers_are_no_reason_to_cut_off_fractions():
+    assert Pose.of(reflection=torch.tensor([1, -1]), rotation=0.5).rotation.tolist() == [0.5, 0.5]
+    assert Pose.of(rotation=torch.tensor([0, 1]), scale=0.5).matrix.is_floating_point()
+
+
 def test_composing_and_decomposing_have_exact_gradients():
     def round_trip(rotation, scale, stretch, shear, translation):
         pose = decompose(compose(Pose.of(rotation, scale, stretch, shear, translation, -1.0)))

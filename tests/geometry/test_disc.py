@@ -52,6 +52,10 @@ def test_the_dtype_stays(dtype):
     assert hide_corners(images(8, 8).to(dtype)).dtype == dtype
 
 
+def test_half_precision_is_enough_for_large_images():
+    assert torch.equal(hide_corners(torch.full((1, 1, 512, 512), 2.5).half()), torch.full((1, 1, 512, 512), 2.5).half())
+
+
 def test_one_pixel_is_a_disc():
     assert torch.equal(hide_corners(torch.full((1, 1, 1, 1), 3.0)), torch.full((1, 1, 1, 1), 3.0))
 

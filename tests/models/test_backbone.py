@@ -7,6 +7,7 @@ import warnings
 import pytest
 import timm
 import torch
+import torchvision
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -152,12 +153,24 @@ def test_non_square_images_are_read_without_distortion():
     assert p.rectified.shape == (1, 3, 64, 128)
 
 
+@pytest.mark.parametrize(("height", "width"), [(256, 128), (64, 128), (64, 64)])
+@pytest.mark.parametrize(("name", "layer"), [("resnet18", "layer1"), ("swin_t", "features.1")])
+@torch.no_grad()
+def test_the_tokens_of_a_named_layer_lie_as_the_image_does(name, layer, height, width):
+    """Whichever axis the layer has its channels on, and however many there are."""
+    network = torchvision.models.get_model(name, num_classes=3).eval()
+    backbone = Backbone(network, layer, (height, width))
+    width_of_a_token = {"resnet18": 64, "swin_t": 96}[name]
+    tokens = backbone.tokens(torch.randn(1, 3, height, width))
+    assert tokens.shape == (1, width_of_a_token, height // 4, width // 4)
+
+
 def test_the_localizer_reads_at_a_share_of_the_image():
     vit = TokenSTN(timm.create_model("vit_tiny_patch16_224", depth=3, num_classes=5), localization_size=0.36)
     assert vit.backbone.reading_size(224, 224, 0.36) == (80, 80), "whole patches"
     assert vit.backbone.reading_size(224, 448, 0.5) == vit.backbone.reading_size(224, 448, None) == (112, 224)
     assert vit.localize(torch.randn(1, 3, 224, 224)).keys() == {"rotation", "scale"}
-    for share in (0.0, 1.5, -0.5, math.nan):
+    for share in (0.0, 1.5, -0.5, math.nan, 0, -5, (-3, 5)):
         with pytest.raises(ValueError, match="a share of the image in"):
             TokenSTN(PlainCNN(), shared="body", localization_size=share)
 

@@ -151,6 +151,16 @@ def test_the_folder_goes_where_it_is_wanted(classifier, tmp_path):
     assert_probabilities_of(tmp_path / "a" / "b", classifier)
 
 
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("fold.1.pth", "fold.1"), ("acc0.91.pth.tar", "acc0.91"), ("a.b.safetensors", "a.b"), (".best.pt", ".best")],
+)
+def test_the_folder_beside_a_checkpoint_has_all_of_its_name(classifier, tmp_path, name, folder):
+    """Or the second of two would replace the first."""
+    (save_file if name.endswith("safetensors") else torch.save)(classifier.state_dict(), tmp_path / name)
+    assert tokenstn.convert(tmp_path / name, TINY) == tmp_path / folder
+
+
 # --- what is refused
 
 

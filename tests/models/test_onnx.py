@@ -56,6 +56,9 @@ def test_its_flags_are_those_of_its_thresholds(exported):
     assert isinstance(limits, Thresholds) and limits.holds_for(exported.call_settings())
     assert limits.settings.execution == "onnx" and limits.settings.views == VIEWS
     assert exported.classify(images, exported.localize(images), 2).class_uncertain is None
+    as_many_as_it_has = exported.classify(images, exported.localize(images), "auto")
+    assert as_many_as_it_has.views.weights.shape[1] == VIEWS
+    assert as_many_as_it_has.class_uncertain.tolist() == p.class_uncertain.tolist()
 
 
 @torch.no_grad()

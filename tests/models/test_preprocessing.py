@@ -69,6 +69,13 @@ def test_a_timm_classifier_says_how_its_images_were_made():
     assert (found.crop_share, found.interpolation) == (expected["crop_pct"], expected["interpolation"])
 
 
+@pytest.mark.parametrize(("mode", "resize"), [("squash", "squash"), ("center", "crop"), (None, "crop")])
+def test_a_timm_classifier_says_whether_its_images_were_squashed(mode, resize):
+    classifier = timm.create_model("resnet18", pretrained_cfg_overlay={"crop_mode": mode} if mode else None)
+    found = Preprocessing.of(classifier, (64, 64))
+    assert found is not None and found.resize == resize
+
+
 def test_other_classifiers_say_nothing():
     assert Preprocessing.of(PlainCNN(), (64, 64)) is None
 

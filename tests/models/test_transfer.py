@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tokenstn import Preprocessing, TokenSTN
+from tokenstn import Preprocessing, TokenSTN, create
 
 from .classifiers import ALL, PlainCNN, shake, small_vit
 
@@ -39,6 +39,28 @@ def test_images_of_another_normalisation_and_size_are_brought_to_the_rectifiers(
     found = model((pixels - mean) / std, views=1).pose.matrix
     torch.testing.assert_close(found, donor((pixels - 0.5) / 0.5, views=1).pose.matrix, atol=1e-4, rtol=1e-4)
     assert model(torch.randn(1, 3, 48, 64), views=2).rectified.shape == (1, 3, 48, 64)
+
+
+@torch.no_grad()
+def test_images_of_another_aspect_are_read_whole_and_a_translation_keeps_its_unit():
+    """The object in the middle of a wide image is as large as in a square one; so is a step of it."""
+    torch.manual_seed(0)
+    wide = TokenSTN(
+        shake(PlainCNN()), ("translation",), shared="body", input_size=(32, 64), localization_size=1.0
+    ).eval()  # fmt: skip
+    shake(wide.localizer, 1.0)
+    model = TokenSTN(shake(PlainCNN()), rectifier=wide, input_size=(64, 64)).eval()
+    square, seen = torch.randn(2, 3, 64, 64), []
+    assert model.encoder is not None
+    model.encoder.prefix = lambda images, read=model.encoder.prefix: (seen.append(images.shape[-2:]), read(images))[1]
+    model.localize(square)
+    assert seen == [(32, 32)], "the shorter side as it was learned, and nothing cut off"
+
+
+def test_what_reads_no_tokens_is_refused_as_a_rectifier():
+    for other in (create("tokenstn-pixels", PlainCNN()), create("stn", PlainCNN()), TokenSTN(PlainCNN(), ())):
+        with pytest.raises(ValueError, match="that reads no tokens"):
+            TokenSTN(PlainCNN(), rectifier=other)
 
 
 def test_only_the_prefix_is_carried_along():

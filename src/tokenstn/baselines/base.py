@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from tokenstn.baselines.belief import Belief, Sampling, poses_of
 from tokenstn.baselines.likelihood import mixture_loss
 from tokenstn.geometry import Primitive, warp
+from tokenstn.models.averaging import average
 from tokenstn.models.backbone import Backbone
 from tokenstn.models.call_checks import check_call
-from tokenstn.models.prediction import Prediction, answer_entropy
+from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.posteriors import RandomSource, Views
 
@@ -204,9 +205,7 @@ class Rival(nn.Module, ABC):
 
     def _prediction(self, logits: Tensor, matrices: Tensor, **found: Any) -> Prediction:
         """``logits (B, V, classes)`` averaged as probabilities, with equal weights."""
-        logits = logits.float()
-        each = logits.sigmoid() if self.multi_label else logits.softmax(-1)
-        probabilities, doubt = each.mean(1), answer_entropy(each, self.multi_label).mean(1)
-        disagreement = (answer_entropy(probabilities, self.multi_label) - doubt).clamp_min(0.0)
         weights = torch.full(matrices.shape[:2], 1 / matrices.shape[1], device=matrices.device)
+        answers = probabilities_of(logits.float().flatten(0, 1), self.multi_label)
+        probabilities, disagreement = average(answers, weights, self.multi_label)
         return Prediction(probabilities, views=Views(matrices, weights), disagreement=disagreement, **found)

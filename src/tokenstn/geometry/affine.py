@@ -57,9 +57,12 @@ class Pose:
         """A pose from whatever differs from the identity; the rest is filled in and broadcast to one batch shape."""
         given = (rotation, scale, stretch, shear, reflection)
         like = next((v for v in (*given, translation) if isinstance(v, Tensor)), torch.tensor(0.0))
+        like = like if like.is_floating_point() else like.float()
         scalars = [_as_given(v, like) for v in given]
         shift = translation.to(like) if isinstance(translation, Tensor) else numbers(tuple(translation), like)
         *parts, tx, ty = torch.broadcast_tensors(*scalars, shift[..., 0], shift[..., 1])
+        # what is filled in is shared by all calls, and the pose belongs to the caller
+        parts = [part if isinstance(v, Tensor) else part.clone() for part, v in zip(parts, given, strict=True)]
         return cls(*parts[:4], translation=torch.stack((tx, ty), -1), reflection=parts[4])
 
     @property

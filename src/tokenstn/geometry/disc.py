@@ -27,8 +27,9 @@ def hide_corners(images: Tensor) -> Tensor:
             [0., 0., 0., 0.]])
     """
     inside, rim = constant(_disc, *images.shape[-2:], like=images).unbind()
-    colour = (images * rim).sum((-2, -1), keepdim=True) / rim.sum()
-    return torch.where(inside.bool(), images, colour)
+    wide = torch.promote_types(images.dtype, torch.float32)  # a sum over a large image overflows half precision
+    colour = (images * rim).sum((-2, -1), keepdim=True, dtype=wide) / rim.sum(dtype=wide)
+    return torch.where(inside.bool(), images, colour.to(images.dtype))
 
 
 def _disc(height: int, width: int, device: torch.device) -> Tensor:

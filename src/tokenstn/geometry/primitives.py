@@ -46,7 +46,7 @@ class Primitive:
         if not 0.0 < self.bound <= self.largest_bound:
             raise ValueError(
                 f"{type(self).__name__}(bound={self.bound!r}): the bound of {self.name} must be above 0 and at most "
-                f"{self.largest_bound:.4g} {self.unit}; leave {self.name} out of the primitives to switch it off"
+                f"{self.largest_bound:.7g} {self.unit}; leave {self.name} out of the primitives to switch it off"
             )
 
     @property

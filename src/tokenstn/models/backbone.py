@@ -83,6 +83,16 @@ class Backbone(nn.Module):
             target = height * ratio, width * ratio
         return tuple(max(1, round(side / self.multiple)) * self.multiple for side in target)  # pyright: ignore
 
+    def own_size(self, height: int, width: int) -> tuple[int, int]:
+        """The size that images of another classifier are brought to, to be read as this one's own are.
+
+        They keep their aspect, and with it the unit of a translation, unless this one reads at one size only.
+        """
+        if not self.any_size:
+            return self.input_size
+        enlarged = min(self.input_size) / min(height, width)
+        return round(height * enlarged), round(width * enlarged)
+
     def prefix_only(self) -> Backbone:
         """A copy that keeps what the prefix needs (a timm model loses its later layers), with its own tensors."""
         pruned = copy.deepcopy(self.classifier)
@@ -111,7 +121,8 @@ class Backbone(nn.Module):
         except (RuntimeError, AssertionError) as error:
             raise ValueError(
                 f"{type(classifier).__name__} does not run on images of shape {tuple(example.shape[1:])} "
-                f"({str(error).splitlines()[0]}): pass input_size=(height, width)"
+                f"({str(error).splitlines()[0]}): pass input_size=(height, width), and a preprocessing with a mean and "
+                "std for each channel that it takes"
             ) from error
         self.multiple = _size_multiple(classifier, shared)
         self.any_size = True

@@ -36,6 +36,7 @@ HARMLESS = [
     *{type(np.dtype(code)) for code in "?bhilBHILefd"},
 ]
 CONTAINERS = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model_state", "model", "net", "weights")
+ENDING = re.compile(r"(?<=.)\.(pth\.tar|pth|pt|bin|ckpt|tar|safetensors)$")
 WRAPPERS = ("module.", "_orig_mod.", "model.", "classifier.", "net.")
 
 
@@ -71,7 +72,7 @@ def convert(
     outputs = blueprint.arguments.get("num_classes")
     if classes is not None and len(classes) != outputs:
         raise ValueError(f"{source} has {outputs} classes, {len(classes)} names were given. Nothing was written")
-    target = Path(out) if out is not None else source.with_name(source.name.split(".")[0])
+    target = Path(out) if out is not None else source.with_name(ENDING.sub("", source.name))
     if target == source:
         target = source.with_name(source.name + "-model")
     size = None if preprocessing is None else preprocessing.size

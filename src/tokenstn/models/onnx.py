@@ -22,7 +22,7 @@ from tokenstn.models.call_settings import AutoViews, CallSettings
 from tokenstn.models.exported import ExportInfo
 from tokenstn.models.prediction import Prediction
 from tokenstn.models.tokenstn import TokenSTN, only
-from tokenstn.posteriors import RandomSource, Views, family_of
+from tokenstn.posteriors import Posterior, RandomSource, Views, family_of
 from tokenstn.system.documents import in_short, shown
 
 # the graph's input, and the tensors between its parts
@@ -200,6 +200,17 @@ class OnnxModel(TokenSTN):
         if not self.primitives:
             return {}
         return split_beliefs(self, self._pieces.run({IMAGES: images.float()}, [BELIEFS])[BELIEFS])
+
+    def classify(
+        self,
+        images: Tensor,
+        posteriors: dict[str, Posterior],
+        views: int | Literal["auto"] = 1,
+        sampling: Literal["probable", "random"] = "probable",
+        generator: RandomSource = None,
+    ) -> Prediction:
+        number = self.views_for(views) if views == "auto" else views
+        return super().classify(images, posteriors, number, sampling, generator)
 
     def call_settings(
         self, views: int | str = "auto", sampling: str = "probable", precision: str = "float32", execution: str = "onnx"

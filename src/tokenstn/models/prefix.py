@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, fx, nn
@@ -110,10 +110,9 @@ class _HookPrefix:
 class _AsGrid:
     """Whatever a layer puts out, as a grid ``(B, C, h, w)``."""
 
-    def __init__(self, prefix: Prefix, output: Tensor) -> None:
+    def __init__(self, prefix: Prefix, example: Tensor, output: Tensor) -> None:
         self.prefix = prefix
-        # with square images the two equal axes are the spatial ones (torchvision's Swin puts channels last)
-        self.channels_last = output.ndim == 4 and output.shape[1] == output.shape[2] != output.shape[3]
+        self.channels_last = output.ndim == 4 and _channels_last(output.shape, example.shape)
 
     def __call__(self, images: Tensor) -> Tensor:
         output = _first_tensor(self.prefix(images))
@@ -138,6 +137,16 @@ def token_grid(count: int, height: int, width: int) -> tuple[int, int]:
     raise ValueError(f"{count} tokens do not form a grid over an image of {height}×{width} pixels")
 
 
+def _channels_last(output: Sequence[int], image: Sequence[int]) -> bool:
+    """Whether only the two axes after the batch have the image's aspect: torchvision's Swin puts channels last.
+
+    >>> _channels_last((1, 28, 14, 96), (1, 3, 224, 112)), _channels_last((1, 64, 64, 32), (1, 3, 256, 128))
+    (True, False)
+    """
+    aspect = image[-1] / image[-2]
+    return round(output[1] * aspect) == output[2] and round(output[2] * aspect) != output[3]
+
+
 def _by_layer_name(classifier: nn.Module, layer: str, example: Tensor) -> Prefix:
     names = [name for name, _ in classifier.named_modules() if name]
     if layer not in names:
@@ -156,7 +165,7 @@ def _by_layer_name(classifier: nn.Module, layer: str, example: Tensor) -> Prefix
     try:
         traced = _GraphPrefix(twin_of(classifier), layer)
         if torch.allclose(_first_tensor(traced(example)), expected, atol=1e-4, rtol=1e-4):
-            return _AsGrid(traced, expected)
+            return _AsGrid(traced, example, expected)
         reason = "its trace computes something else"
     except Exception as error:  # tracing runs the user's code on proxies and can fail in any way
         reason = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
@@ -165,7 +174,7 @@ def _by_layer_name(classifier: nn.Module, layer: str, example: Tensor) -> Prefix
         "eager mode only: not under torch.compile or torch.export",
         stacklevel=2,
     )
-    return _AsGrid(hooked, expected)
+    return _AsGrid(hooked, example, expected)
 
 
 def _first_tensor(output) -> Tensor:

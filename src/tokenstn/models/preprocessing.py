@@ -84,6 +84,7 @@ class Preprocessing:
             size=size,
             mean=mean,
             std=std,
+            resize="squash" if settings.get("crop_mode") == "squash" else "crop",
             crop_share=settings.get("crop_pct") or 1.0,
             interpolation="bilinear" if settings.get("interpolation") == "bilinear" else "bicubic",
         )

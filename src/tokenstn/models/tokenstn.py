@@ -97,6 +97,11 @@ class TokenSTN(nn.Module, Pretrained):
         if isinstance(classifier, str):
             classifier = Blueprint(library_of(classifier) or "timm", classifier).build()
         if rectifier is not None:
+            if not isinstance(rectifier, TokenSTN) or (rectifier.encoder or rectifier.backbone).prefix is None:
+                raise ValueError(
+                    f"rectifier: a {type(rectifier).__name__} that reads no tokens cannot be put in front of another "
+                    "classifier; give a TokenSTN with primitives"
+                )
             given = (tuple(primitives), posterior, shared, localization_size, localization_tokens)
             if given != (DEFAULT_PRIMITIVES, "circular", 2, None, GRID):
                 raise ValueError(
@@ -108,7 +113,7 @@ class TokenSTN(nn.Module, Pretrained):
             localization_tokens = rectifier.localization_tokens
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
-        if isinstance(localization_size, float) and not 0 < localization_size <= 1:
+        if not _is_size(localization_size):
             raise ValueError(f"localization_size={localization_size}: a share of the image in (0, 1], or whole pixels")
         if localization_tokens < 1:
             raise ValueError(f"localization_tokens={localization_tokens}: at least 1")
@@ -231,7 +236,7 @@ class TokenSTN(nn.Module, Pretrained):
         reader = self.encoder or self.backbone
         height, width = images.shape[-2:]
         if self.encoder is not None:
-            height, width = reader.input_size
+            height, width = reader.own_size(height, width)
             images = renormalise(images, self.preprocessing, reader.preprocessing)
         images = resize(images, reader.reading_size(height, width, self.localization_size))
         return self.localizer(reader.tokens(images))
@@ -400,6 +405,12 @@ class TokenSTN(nn.Module, Pretrained):
             pose_ambiguous=pose_ambiguous,
             class_uncertain=class_uncertain,
         )
+
+
+def _is_size(size: LocalizationSize) -> bool:
+    if isinstance(size, float):
+        return 0 < size <= 1
+    return size is None or min(size if isinstance(size, tuple) else (size,)) >= 1
 
 
 def _by_name(posteriors: dict[str, Posterior], what: Literal["entropy", "spread"]) -> Mapping[str, Tensor]:

@@ -71,7 +71,7 @@ class Circular(Posterior):
 
     @property
     def angles(self) -> Tensor:
-        """The angles of the bins, ``(36,)``."""
+        """The angles of the bins, ``(36,)``; shared by all beliefs: never write into them."""
         return constant(bin_angles, like=self.raw)
 
     @property

@@ -62,8 +62,7 @@ class Point(Posterior):
         return density if primitive.components == 1 else density.sum(-1)
 
     def cdf(self, value: Tensor) -> Tensor:
-        best = self.best().reshape(len(self.raw), -1, 1)
-        return (best < value).to(self.raw.dtype)
+        return (self.primitive.squash(self.raw).unsqueeze(-1) < value).to(self.raw.dtype)
 
     def spread(self) -> Tensor:
         return torch.zeros_like(self.raw[..., 0])
