@@ -8,8 +8,8 @@ import torch
 from tokenstn.evaluation.diagnosis import Remedy, diagnose_answers, needed_for_diagnosis
 from tokenstn.evaluation.evaluate import evaluate, warnings_of
 from tokenstn.evaluation.remedy import SAME_ANSWER
-from tokenstn.geometry import rotation_group, rotoscale_group, scale_group, translation_group
-from tokenstn.reports.words import advice
+from tokenstn.geometry import rotation_group, rotoscale_group, scale_group, shear_rotoscale_group, translation_group
+from tokenstn.reports.words import advice, headline, subline
 
 from .toys import HonestSTN, Reader, bare_model, table_of
 
@@ -32,6 +32,18 @@ def test_a_classifier_that_minds_a_turn_is_told_so():
     wanted = "tokenstn train signposts --classifier my-model --primitives rotation --out runs/rectified"
     assert diagnosis.command == wanted and "put a rectifier in front" in diagnosis.next_steps[-1]
     assert any("above (−100 points)" in step for step in diagnosis.next_steps)
+
+
+def test_images_that_are_sheared_first_are_not_called_as_they_come():
+    for group, shown in (
+        (shear_rotoscale_group(4, scales=1), "sheared, not moved"),
+        (rotation_group(4), "as they come"),
+    ):
+        diagnosis, found = diagnosed(bare_model(), group)
+        assert f"right on images {shown}; loses" in diagnosis.verdict
+        low = dataclasses.replace(found.evaluation.bare, upright=0.1, mean=0.1)
+        assert f"of images {shown}, which is low" in headline(dataclasses.replace(found.evaluation, bare=low))
+        assert f" {shown} and " in subline(found.evaluation)
 
 
 def test_the_half_width_is_that_of_the_paired_drop():

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -125,6 +126,19 @@ def test_reliability_and_risk_are_the_points_given():
     drawn = lines(axes_of(risk_coverage(evaluation))[0])
     assert set(drawn) == {uncertainty_title(name) for name in evaluation.uncertainty}
     assert list(zip(*drawn["all combined"].get_data(), strict=True)) == list(evaluation.uncertainty["combined"].curve)
+
+
+def test_no_answers_are_drawn_at_confidences_that_no_answer_has():
+    evaluation = made.bare()
+    assert evaluation.bare.calibration is not None
+    first, *_, last = evaluation.bare.calibration.bins
+    apart = replace(evaluation.bare.calibration, bins=(first, last))
+    evaluation = replace(evaluation, bare=replace(evaluation.bare, calibration=apart))
+    bars = axes_of(reliability(evaluation))[1].patches
+    assert [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars] == [
+        (pytest.approx(one.low), pytest.approx(one.high)) for one in (first, last)
+    ]
+    assert sum(bar.get_height() for bar in bars) == pytest.approx(1.0)
 
 
 def test_cost_bars_are_as_high_as_the_numbers():

@@ -4,7 +4,7 @@ import csv
 import math
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -193,9 +193,19 @@ def test_early_stopping_ends_a_run_that_gets_no_better_and_keeps_its_best_epoch(
     model = fresh()
     patient = replace(SHORT, epochs=5, patience=2)
     trained = train_rectifier(model, shapes(), patient, tmp_path, machine=ONE_PROCESS)
-    assert trained.epochs == 4
+    assert trained.epochs == 4 and trained.figures["val/loss"] == 1.0
     for key, value in weights(model).items():
         assert torch.equal(value, seen[1][key]), key
+
+
+def test_the_figures_and_the_collapse_of_a_patient_run_are_those_of_the_epoch_that_it_keeps(tmp_path):
+    recipe = replace(SHORT, epochs=6, rate=0.05, patience=2)  # a rate that does harm
+    model = fresh()
+    trained = train_rectifier(model, shapes(), recipe, tmp_path, machine=ONE_PROCESS)
+    kept = torch.load(tmp_path / "checkpoints" / "best.ckpt", weights_only=True)
+    followed = logged(tmp_path, "val/loss")
+    assert trained.figures["val/loss"] == pytest.approx(min(followed)) and followed[-1] > min(followed)
+    assert {name: asdict(health) for name, health in trained.collapse.items()} == kept["callbacks"]["CollapseMonitor"]
 
 
 def test_a_compiled_run_learns_the_same_and_leaves_the_networks_as_they_were(tmp_path):

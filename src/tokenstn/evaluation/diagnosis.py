@@ -165,7 +165,7 @@ def _verdict(losses: dict[str, Loss], evaluation: Evaluation) -> str:
         return "nothing was moved, so nothing can be said about robustness: use a group of order 2 or more"
     sentences = [_sentence(loss) for loss in losses.values()]
     upright = evaluation.bare.upright
-    lead = "" if upright is None else f"{upright:.1%} right on images as they come; "
+    lead = "" if upright is None else f"{upright:.1%} right on images {evaluation.as_they_come}; "
     return lead + ". It ".join(sentences)
 
 

@@ -207,7 +207,7 @@ def warnings_of(evaluation: Evaluation, answers: Answers) -> tuple[str, ...]:
         found.append(f"the rectifier breaks more answers ({counts.broken:,}) than it fixes ({counts.fixed:,})")
     bare, rectified = evaluation.bare.upright, None if evaluation.rectified is None else evaluation.rectified.upright
     if bare is not None and rectified is not None and bare - rectified > LARGEST_LOSS:
-        found.append(f"on images as they come, rectifying costs {100 * (bare - rectified):.1f} points")
+        found.append(f"on images {evaluation.as_they_come}, rectifying costs {100 * (bare - rectified):.1f} points")
     if evaluation.pose and bool((answers.stretch.log().abs() > 0.02).any()):
         found.append(
             "photos that are not square are squashed, and a turned photo is then more than turned for the network: "

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import blended_transform_factory
 
 from tokenstn.evaluation.results import ClassEntropy, ClassFlips, EntropyGroup, Evaluation
+from tokenstn.reports.numbers import NONE
 from tokenstn.reports.plot import (
     BROKEN,
     FIXED,
@@ -83,13 +84,13 @@ def flips_by_class(evaluation: Evaluation) -> Plot:
     figure = blank(0.9 + 0.28 * len(shown))
     axes = figure.add_subplot()
     places = range(len(shown))
-    fixed = [rate(flips[k].fixed, flips[k].base_wrong) or 0.0 for k in shown]
-    broken = [rate(flips[k].broken, flips[k].base_right) or 0.0 for k in shown]
+    rates = [(rate(flips[k].broken, flips[k].base_right), rate(flips[k].fixed, flips[k].base_wrong)) for k in shown]
+    broken, fixed = ([share or 0.0 for share in side] for side in zip(*rates, strict=True))
     axes.barh(places, [-share for share in broken], color=BROKEN, height=0.62, label="broken, of the right ones")
     axes.barh(places, fixed, color=FIXED, height=0.62, label="fixed, of the wrong ones")
-    for place, left, right in zip(places, broken, fixed, strict=True):
-        axes.text(-left - 0.02, place, f"{100 * left:.0f} %", ha="right", va="center", fontsize=7.5)
-        axes.text(right + 0.02, place, f"{100 * right:.0f} %", ha="left", va="center", fontsize=7.5)
+    for place, (left, right) in zip(places, rates, strict=True):
+        axes.text(-(left or 0.0) - 0.02, place, _whole(left), ha="right", va="center", fontsize=7.5)
+        axes.text((right or 0.0) + 0.02, place, _whole(right), ha="left", va="center", fontsize=7.5)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlim(-max(broken) - 0.17, max(fixed) + 0.17)
     axes.set_xticks([])
@@ -100,6 +101,10 @@ def flips_by_class(evaluation: Evaluation) -> Plot:
     columns = ("class", "fixed", "base_wrong", "broken", "base_right")
     caption = "Answers over the orbit." + _of_many(len(shown), len(flips), "with most flips")
     return Plot("flips_by_class", "Answers that rectification changed", figure, columns, rows, caption)
+
+
+def _whole(share: float | None) -> str:
+    return NONE if share is None else f"{100 * share:.0f} %"
 
 
 @look()

@@ -99,7 +99,7 @@ def _tiles(evaluation: Evaluation) -> list[Tile]:
         ]
     return [
         *tile("Mean over the orbit", bare.mean, after and after.mean),
-        *tile("Images as they come", bare.upright, after and after.upright),
+        *tile(f"Images {evaluation.as_they_come}", bare.upright, after and after.upright),
         *tile("Worst pose", bare.worst, after and after.worst),
         *tile("Agrees with itself", bare.consistency, after and after.consistency),
     ]

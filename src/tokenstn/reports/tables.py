@@ -56,7 +56,7 @@ def before_after(evaluation: Evaluation) -> Table:
         rows.append((name, *cells, *(change or [""] * (len(values) - 1))))
 
     if evaluation.bare.mean is not None:
-        add("As they come", [scores.upright for scores in both])
+        add(evaluation.as_they_come.capitalize(), [scores.upright for scores in both])
         intervals = [percent_interval(scores.mean_ci) if scores.mean_ci else "" for scores in both]
         add(("Mean over the orbit", f"with its 95{THIN}% interval"), [scores.mean for scores in both], intervals)
         where = [f"at {place}" if (place := worst_place(evaluation, scores)) else "" for scores in both]
@@ -64,7 +64,7 @@ def before_after(evaluation: Evaluation) -> Table:
         add("Best pose", [scores.best for scores in both])
     add(("Agreement with itself", "moved copies, same answer"), [scores.consistency for scores in both])
     if evaluation.bare.mean is None:
-        add("Mean confidence as they come", [scores.confidence_by_element[0] for scores in both])
+        add(f"Mean confidence {evaluation.as_they_come}", [scores.confidence_by_element[0] for scores in both])
         means = [sum(scores.confidence_by_element) / len(scores.confidence_by_element) for scores in both]
         add("Mean confidence over the orbit", [*means])
     columns = ("", *(who.title for who in answerers(evaluation)), *(("points",) if len(both) > 1 else ()))
@@ -82,7 +82,7 @@ def discrimination(evaluation: Evaluation) -> Table | None:
     found: list[tuple[str, str, Discrimination]] = []
     for who in answerers(evaluation):
         for where, scores in (
-            ("as they come", who.scores.discrimination_upright),
+            (evaluation.as_they_come, who.scores.discrimination_upright),
             ("over the orbit", who.scores.discrimination_orbit),
         ):
             if scores is not None:

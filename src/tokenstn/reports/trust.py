@@ -47,7 +47,8 @@ def reliability(evaluation: Evaluation) -> Plot:
             [b.confidence for b in filled], [b.accuracy for b in filled], color=who.color, marker="o", label=who.title
         )
         total = sum(b.count for b in bins) or 1
-        lower.stairs([b.count / total for b in bins], [*(b.low for b in bins), bins[-1].high], color=who.color, lw=1.4)
+        shares, lows, widths = zip(*((b.count / total, b.low, b.high - b.low) for b in bins), strict=True)
+        lower.bar(lows, shares, widths, align="edge", fill=False, edgecolor=who.color, linewidth=1.4)
         rows += [(who.name, b.low, b.high, b.count, b.confidence, b.accuracy) for b in bins]
     upper.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="share of right answers")
     lower.set(xlabel="confidence", ylabel="answers")

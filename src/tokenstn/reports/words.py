@@ -72,7 +72,8 @@ def headline(evaluation: Evaluation) -> str:
             return f"The classifier gives the same answer on {percent(bare.consistency)} of {moved} copies."
         lost = bare.upright - bare.mean
         if lost < ROBUST_LOSS and is_low(evaluation):
-            return f"The classifier is right on {percent(bare.upright)} of images as they come, which is low already."
+            seen = f"{percent(bare.upright)} of images {evaluation.as_they_come}"
+            return f"The classifier is right on {seen}, which is low already."
         if lost < ROBUST_LOSS:
             return f"The classifier hardly minds when images are {moved}: {points(-lost)} over the orbit."
         return f"The classifier loses {points(lost).lstrip('+')} when images are {moved}."
@@ -93,11 +94,12 @@ def subline(evaluation: Evaluation) -> str:
     sentences = []
     if after is not None and bare.upright is not None and after.upright is not None:
         sentences.append(
-            f"On the images as they come it goes from {percent(bare.upright)} to {percent(after.upright)} "
+            f"On the images {evaluation.as_they_come} it goes from {percent(bare.upright)} to {percent(after.upright)} "
             f"({points(after.upright - bare.upright)})."
         )
     elif bare.upright is not None and bare.mean is not None:
-        sentences.append(f"It has {percent(bare.upright)} as they come and {percent(bare.mean)} over the orbit.")
+        unmoved = f"{percent(bare.upright)} {evaluation.as_they_come}"
+        sentences.append(f"It has {unmoved} and {percent(bare.mean)} over the orbit.")
     scores = after if after is not None else bare
     where = worst_place(evaluation, scores)
     if where is not None:

@@ -41,7 +41,8 @@ from tokenstn.training.trainer import Machine, compiled, deterministic_as_before
 
 @dataclass(frozen=True)
 class Trained:
-    """What is left of a run beside the weights: the last figures, what was frozen, and the state of each primitive.
+    """What is left of a run beside the weights: the figures of the epoch that is kept, what was frozen, and the state
+    of each primitive.
 
     epochs: how many were run. unreadable: images that were left out, name → reason. skipped_steps: how many were left
     out or computed again, because their loss or gradient was not finite.
@@ -167,7 +168,9 @@ def _fit(
     keep = KeepLast(checkpoints)
     callbacks = [*callbacks, finite, StopWithCheckpoint(request, keep, last), Company()]
     if recipe.patience is not None:
-        kept = ModelCheckpoint(checkpoints, "best", monitor=best, mode=mode, enable_version_counter=False)
+        kept = ModelCheckpoint(
+            checkpoints, "best", monitor=best, mode=mode, save_on_train_epoch_end=True, enable_version_counter=False
+        )
         callbacks += [kept, Patience(best, patience=recipe.patience, mode=mode)]
     if not machine.compile and not getattr(training, "num_workers", 0):  # what reads beside may not disturb a recording
         callbacks.append(PlayBack(module.model))
@@ -180,16 +183,21 @@ def _fit(
             trainer.fit(module, training, validation, ckpt_path=str(last) if resume else None, weights_only=True)
     if request.asked is not None:  # in the last epoch
         raise stopped_by(request.asked, last)
+    found = module.last
     if recipe.patience is not None:
-        best_weights = torch.load(checkpoints / "best.ckpt", map_location="cpu", weights_only=True)
-        module.frozen.put_back(best_weights)
-        module.load_state_dict(best_weights["state_dict"])
+        kept_epoch = torch.load(checkpoints / "best.ckpt", map_location="cpu", weights_only=True)
+        module.frozen.put_back(kept_epoch)
+        module.load_state_dict(kept_epoch["state_dict"])
+        found = kept_epoch["so_far"]["last"]
+        for monitor in callbacks:
+            if isinstance(monitor, CollapseMonitor):
+                monitor.load_state_dict(kept_epoch["callbacks"].get(monitor.state_key, {}))
     if trainer.global_step == 0:
         raise ValueError(
             f"{len(table.split('train'))} training images make no batch of {recipe.batch_size} for each of "
             f"{trainer.world_size} processes: take a smaller --batch_size, or fewer --devices"
         )
-    figures = {name: value for name, value in module.last.items() if name not in ("epoch", "step")}
+    figures = {name: value for name, value in found.items() if name not in ("epoch", "step")}
     return Trained(
         figures, int(module.last.get("epoch", trainer.current_epoch - 1)) + 1, module.unreadable, len(finite.found)
     )

@@ -28,7 +28,8 @@ def estimate_seconds(
     preprocessing: Preprocessing = module.preprocessing
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):  # a loader draws a seed for its workers
-        batch = next(iter(load(table, "val", preprocessing, recipe.batch_size)))
+        # an image that cannot be read is the training's to refuse, which knows whether it may be left out
+        batch = next(iter(load(table, "val", preprocessing, recipe.batch_size, on_bad="skip")))
     reading = time.perf_counter() - start
     module.eval().to(device)
     batch = module.transfer_batch_to_device(batch, device, 0)

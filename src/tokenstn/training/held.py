@@ -8,7 +8,6 @@ many processes as ``workers`` says.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,9 +18,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from tokenstn.data import ImageDataset, collate
+from tokenstn.system.processes import usable_cores
 
 MOST_BYTES = 4 * 2**30  # of a split that is held in memory
 READ_TOGETHER = 32
+MOST_THREADS = 8
 DEVICE_SHARE = 0.1  # of a device's free memory that a split may take
 
 
@@ -41,7 +42,7 @@ class HeldImages(Dataset[int]):
         self.bad: dict[int, tuple[str, str]] = {}  # place → name and reason
         self._there: dict[torch.device, Tensor] = {}
         parts = torch.arange(count).split(READ_TOGETHER)
-        with ThreadPoolExecutor(threads or _cores()) as pool:
+        with ThreadPoolExecutor(threads or min(MOST_THREADS, usable_cores())) as pool:
             read = pool.map(lambda places: collate(images.__getitems__(places.tolist())), parts)
             for places, batch in zip(parts, track(read, "reading", len(parts), disable=not progress), strict=True):
                 good = torch.isin(self.rows[places], batch["index"])
@@ -75,8 +76,3 @@ class HeldImages(Dataset[int]):
 def can_be_held(images: ImageDataset) -> bool:
     """Whether the split is small enough."""
     return len(images) * images.channels * math.prod(images.size) <= MOST_BYTES
-
-
-def _cores() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, usable)

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from tokenstn.evaluation.answers import is_labelled
+
 Batch = dict[str, Any]  # as ``data.collate`` makes it
 
 
@@ -14,7 +16,7 @@ def share_right(probabilities: Tensor, labels: Tensor) -> Tensor:
 
     NaN where no image is labelled.
     """
-    known = labelled_rows(labels)
+    known = is_labelled(labels)
     probabilities, labels = probabilities[known], labels[known]
     if labels.ndim == 2:
         return ((probabilities > 0.5) == (labels > 0.5)).float().mean()
@@ -23,7 +25,7 @@ def share_right(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 def labelled_places(batch: Batch) -> Tensor:
     """Where the images with a label are in a batch, ``(n,)`` on the CPU, so that no GPU is waited for."""
-    return batch["known"] if "known" in batch else labelled_rows(batch["label"]).nonzero().flatten().cpu()
+    return batch["known"] if "known" in batch else is_labelled(batch["label"]).nonzero().flatten().cpu()
 
 
 def labelled(batch: Batch, *values: Tensor) -> tuple[Tensor, ...]:
@@ -32,8 +34,3 @@ def labelled(batch: Batch, *values: Tensor) -> tuple[Tensor, ...]:
     if len(places) == len(batch["label"]):
         return values
     return tuple(each[places.to(each.device, non_blocking=True)] for each in values)
-
-
-def labelled_rows(labels: Tensor) -> Tensor:
-    """Which images have a label, ``(B,)`` bool: −1 stands for none, in ``(B,)`` or all along ``(B, L)``."""
-    return labels >= 0 if labels.ndim == 1 else (labels >= 0).all(1)

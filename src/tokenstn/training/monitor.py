@@ -17,7 +17,7 @@ LOGGED = ("spread", "at_bound", "from_identity", "equivariance_error", "equivari
 
 
 class CollapseMonitor(lightning.Callback):
-    """Logs ``collapse/PRIMITIVE_FIGURE`` for each primitive; ``report`` holds the last epoch's, by primitive."""
+    """Logs ``collapse/PRIMITIVE_FIGURE`` for each primitive; ``report`` holds those of the last epoch, by primitive."""
 
     def __init__(self) -> None:
         self.report: dict[str, PrimitiveHealth] = {}

@@ -135,20 +135,20 @@ class RectifierTraining(Training):
             self.model.beliefs({name: raw[rows] for name, raw in both.items()})
             for rows in (slice(None, len(images)), slice(len(images), None))
         )
-        measured: dict[str, Tensor] = {}
         if self.labelled and len(labelled_places(batch)):
             answers = {
                 "val/posed": self.model.classify(posed, moved),
                 "val/upright": self.model.classify(images, as_it_comes),
             }
-            measured = {name: share_right(found.probabilities, batch["label"]) for name, found in answers.items()}
+            right = {name: share_right(found.probabilities, batch["label"]) for name, found in answers.items()}
+            self.log_dict(right, prog_bar=True, sync_dist=True, batch_size=len(labelled_places(batch)))
         if self.upright:
             aligned = absolute_alignment(moved, pose)
         else:
             unmoved = Pose.of(rotation=torch.zeros_like(pose.rotation))
             aligned = relative_alignment(as_it_comes, moved, unmoved, pose)
-        measured["val/loss"] = torch.stack(list(aligned.values())).sum()
-        self.log_dict(measured, prog_bar=True, sync_dist=True, batch_size=len(images))
+        loss = torch.stack(list(aligned.values())).sum()
+        self.log("val/loss", loss, prog_bar=True, sync_dist=True, batch_size=len(images))
         moves = {name: getattr(pose, name).cpu() for name in moved}
         return {"poses": PosedBatch(best_values(as_it_comes), moves, best_values(moved))}
 

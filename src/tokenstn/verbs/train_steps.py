@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from tokenstn.data import ImageTable, to_float
-from tokenstn.evaluation.answers import numbered
+from tokenstn.evaluation.answers import is_labelled, numbered
 from tokenstn.evaluation.enough import fit_enough
 from tokenstn.evaluation.evaluate import Examination, evaluate
 from tokenstn.evaluation.results import Evaluation, Scores
@@ -23,7 +23,7 @@ from tokenstn.models.reading import usual_reading
 from tokenstn.training.bare import value_by_angle
 from tokenstn.training.engine import Machine, Trained, classifier_training
 from tokenstn.training.estimate import estimate_seconds
-from tokenstn.training.labels import labelled_rows, share_right
+from tokenstn.training.labels import share_right
 from tokenstn.training.loading import OnBad, load, prepared
 from tokenstn.training.orientation import orientation_predicts_label
 from tokenstn.training.recipes import Recipe
@@ -147,7 +147,7 @@ def checks_before(
     if is_main_process():
         write_contact_sheet(prepared(table, "train", model.preprocessing, "skip"), sheet)
     images, labels = _probe(model, table, on_bad)
-    single = not table.multi_label and bool(labelled_rows(labels).all())
+    single = not table.multi_label and bool(is_labelled(labels).all())
     if single:
         conflicts = orientation_predicts_label(
             lambda x: model.backbone.logits(x).softmax(-1), images, labels, model.primitives, table.classes
@@ -155,6 +155,8 @@ def checks_before(
         warn(out, (conflict.sentence for conflict in conflicts))
     if upright != "auto":
         stands, why = upright == "yes", "as you say"
+    elif table.upright is not None:
+        stands, why = table.upright, "so it is known of this data set"
     else:
         verdict = is_upright(value_by_angle(model, images, labels if single else None), len(images), single)
         stands, why = verdict.upright, verdict.sentence
@@ -280,7 +282,7 @@ def say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad,
             f"the classifier tells {probabilities.shape[1]} classes apart, {table.name} has {len(table.classes)}: "
             "train it on these classes, or leave the labels of the images away"
         )
-    if not bool(labelled_rows(labels).all()):
+    if not bool(is_labelled(labels).all()):
         return
     right = share_right(probabilities, labels).item()
     say(out, "classifier" if just_trained else "", f"{right:.1%} right on {len(images)} validation images as they come")
@@ -305,5 +307,5 @@ def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Ten
     batch = next(iter(load(few, "val", model.preprocessing, PROBED, on_bad=on_bad)))
     images = to_float(batch["image"].to(device), model.preprocessing.mean, model.preprocessing.std)
     labels = batch["label"].to(device)
-    known = labelled_rows(labels)
+    known = is_labelled(labels)
     return (images[known], labels[known]) if bool(known.any()) else (images, labels)
