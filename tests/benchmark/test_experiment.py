@@ -11,7 +11,7 @@ from tokenstn.benchmark.files import experiment_files, find_experiment, read_exp
 from tokenstn.benchmark.settings import recipe_of
 from tokenstn.benchmark.typed_yaml import load_yaml
 
-from .tiny import rows, tiny, written
+from .tiny import TINY, rows, tiny, written
 
 SHIPPED = sorted(Path(tokenstn.__file__).parents[2].joinpath("experiments").glob("*.yaml"))
 
@@ -126,6 +126,14 @@ def test_own_data_classifier_methods_and_seeds_replace_those_of_the_file(tmp_pat
     (tmp_path / "model").mkdir()
     folder = read_experiment(path, data="photos/", classifier=str(tmp_path / "model")).classifier
     assert folder.trainings["vanilla"].as_is and not folder.trainings["augmented"].as_is
+    # whatever the file starts from, and wherever it says so
+    of_its_own = {**TINY["data"]["digits"], "classifier": TINY["classifier"] | {"weights": "start.pth"}}
+    path = written(tmp_path, tiny(data={"digits": of_its_own}, classifier=of_its_own["classifier"]))
+    for given, start in (("resnet18", (None, None, True)), (str(tmp_path / "model"), (None, folder.folder, False))):
+        experiment = read_experiment(path, classifier=given)
+        for found in (experiment.classifier, experiment.classifier_of("digits")):
+            assert (found.weights, found.folder, found.pretrained) == start
+            assert found.trainings["augmented"].recipe == {"epochs": 1, "batch_size": 20}
     with pytest.raises(ValueError, match="has no stm; it has vanilla"):
         read_experiment(path, methods=("stm",))
 

@@ -1,6 +1,6 @@
 """From an experiment to tasks: what is shared, what depends on what, and what a change makes new."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -107,6 +107,35 @@ def test_what_auto_means_is_part_of_what_is_judged_and_not_of_what_is_trained():
     assert usual.cell.config["auto"] == asdict(AutoViews()) and other.cell.config["auto"] == asdict(AutoViews(most=3))
     assert usual.training.key == other.training.key and usual.cell.key != other.cell.key
     assert "auto" not in cell(planner(), "tokenstn", views=1).cell.config
+
+
+def test_images_that_turn_out_to_belong_together_are_judged_again(tmp_path):
+    """Intervals are clustered by groups; without any, what was kept stays as it is."""
+    for number in range(12):
+        picture(tmp_path / f"{number}.png", (8, 8), number)
+    lines = [f"{number}.png,{'ab'[number % 2]},{('train', 'val', 'test')[number // 4]}" for number in range(12)]
+    keys = []
+    for groups in (None, "ppqq" * 3, "pqpq" * 3):
+        ends = [""] * 12 if groups is None else [f",{group}{row // 4}" for row, group in enumerate(groups)]
+        head = "path,label,split" + (",group" if groups else "")
+        (tmp_path / "m.csv").write_text("\n".join([head, *(line + end for line, end in zip(lines, ends, strict=True))]))
+        made = planner(
+            data={"photos": {"source": str(tmp_path / "m.csv")}}, classifier={**TINY["classifier"], "size": 8}
+        )
+        found = cell(made, "vanilla")
+        assert ("groups" in found.cell.config) == (groups is not None)
+        keys.append((found.classifier.key, found.cell.key))
+    assert len({key for key, _ in keys}) == 1 and len({key for _, key in keys}) == 3
+
+
+def test_what_is_known_of_the_data_says_whether_they_are_upright(tmp_path):
+    said = {**TINY["data"]["digits"]}
+    for known, expected in (({}, True), ({"upright": False}, False)):
+        assert cell(planner(data={"digits": {**said, **known}}), "tokenstn").cell.config["upright"] is expected
+    unsorted = replace(open_images("digits"), upright=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tokenstn.benchmark.tables.open_images", lambda *_, **__: unsorted)
+        assert cell(planner(), "tokenstn").cell.config["upright"] is False
 
 
 def test_the_budget_cuts_the_list_of_tries():

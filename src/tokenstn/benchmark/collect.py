@@ -145,7 +145,10 @@ class Collector:
         if ours is None or theirs is None:
             return None
         table = open_place(plan.cell.place)
-        labels = None if table.multi_label else table.labels[ours.rows][ours.labelled]
+        judged = table.split(plan.cell.config["split"]).sort().values
+        # the same images may have other places in the table than when the answers were kept, in the same order
+        rows = judged if len(judged) == len(ours.rows) else ours.rows
+        labels = None if table.multi_label else table.labels[rows][ours.labelled]
         mine, bare = (
             (one.bare if one.rectified is None else one.rectified).correct[:, one.labelled] for one in (ours, theirs)
         )

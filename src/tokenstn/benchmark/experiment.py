@@ -94,7 +94,8 @@ class DataSpec:
 
     final: which images the final cells are trained on; everything is chosen with train and val alone. judged: which
     they are judged on; val for an experiment that chooses, and never reads a test image. limit: at most so many images
-    of a split. upright: whether the images come upright. classifier: where it is not that of the others.
+    of a split. upright: whether the images come upright; None: as is known of the data, and else yes. classifier: where
+    it is not that of the others.
     """
 
     source: str
@@ -103,7 +104,7 @@ class DataSpec:
     final: Literal["train", "train+val"] = "train"
     judged: Literal["test", "val"] = "test"
     limit: dict[str, int] = field(default_factory=dict)
-    upright: bool = True
+    upright: bool | None = None
     classifier: ClassifierSpec | None = None
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenstn
-from tokenstn.benchmark.experiment import Experiment, changed, experiment_from
+from tokenstn.benchmark.experiment import ClassifierSpec, Experiment, changed, experiment_from
 from tokenstn.benchmark.typed_yaml import load_yaml
 
 OWN_DATA = "own-data"  # what is run on a person's images
@@ -78,19 +78,22 @@ def read_experiment(
             document["quick"]["data"] = {called: {"source": data, "limit": usual.get("limit", {})}}
     experiment = experiment_from(document, called + ("-quick" if quick else ""), str(path), quick)
     if classifier is not None:
-        experiment = replace(experiment, classifier=_classifier(experiment, classifier))
+        data_sets = dict(experiment.data)
+        for name, spec in experiment.data.items():
+            if spec.classifier is not None:
+                data_sets[name] = replace(spec, classifier=_classifier(spec.classifier, classifier))
+        experiment = replace(experiment, classifier=_classifier(experiment.classifier, classifier), data=data_sets)
     if seeds is not None:
         experiment = replace(experiment, seeds=tuple(seeds))
     return experiment if EVERY in methods else replace(experiment, methods=_some(experiment, methods))
 
 
-def _classifier(experiment: Experiment, name: str) -> Any:
+def _classifier(usual: ClassifierSpec, name: str) -> ClassifierSpec:
     """A model folder is taken as it is, anything else is trained."""
-    usual = experiment.classifier
     if Path(name).is_dir():
         trainings = {**usual.trainings, "vanilla": replace(usual.trainings["vanilla"], as_is=True)}
-        return replace(usual, folder=name, arguments={}, trainings=trainings)
-    return replace(usual, arch=name, arguments={}, pretrained=True)
+        return replace(usual, folder=name, arguments={}, weights=None, pretrained=False, trainings=trainings)
+    return replace(usual, arch=name, arguments={}, folder=None, weights=None, pretrained=True)
 
 
 def _some(experiment: Experiment, methods: Sequence[str]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Planner:
             "method": method,
             "options": plain_options(method, spec.options),
             "recipe": recipe,
-            "upright": self.experiment.data[data].upright,
+            "upright": images.upright,
         }
         common: dict[str, Any] = {"place": images.place, "files": self._starts[data][1]}
         training = None
@@ -106,6 +106,8 @@ class Planner:
             "sampling": spec.sampling,
             "evaluation": plain_evaluation(self.experiment, row, phase),
         }
+        if images.groups:  # intervals are clustered by them
+            config["groups"] = images.groups
         if spec.views == "auto" and "auto" in options_of_method(method):
             given = spec.options.get("auto", {})
             config["auto"] = asdict(AutoViews(**given))  # all of it, so that a default that changes changes the hash

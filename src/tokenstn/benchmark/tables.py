@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -35,13 +36,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Images:
-    """What is known of a data set in a phase: checksums and numbers of images by split, the classes."""
+    """What is known of a data set in a phase: checksums and numbers of images by split, the classes.
+
+    upright: whether they come upright, as the experiment says, or else the data, or else yes. groups: a checksum of
+    which judged images belong together, empty where the data know of no groups.
+    """
 
     place: Place
     checksums: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     classes: int = 0
     multi_label: bool = False
+    upright: bool = True
+    groups: str = ""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -74,13 +81,21 @@ def describe(spec: DataSpec, phase: Phase, folders: Sequence[str] = ()) -> Image
     table = _as_it_is(place)
     if not table.classes:
         raise ValueError(f"{spec.source} has no labels, and a benchmark needs them")
-    return Images(
+    found = Images(
         place,
         {split: data_checksum(table, rows) for split, rows in table.splits.items()},
         {split: len(rows) for split, rows in table.splits.items()},
         len(table.classes),
         table.multi_label,
+        next((known for known in (spec.upright, table.upright) if known is not None), True),
     )
+    return replace(found, groups=_groups(table, table.split(found.judged)))
+
+
+def _groups(table: ImageTable, rows: torch.Tensor) -> str:
+    if table.groups is None:
+        return ""
+    return hashlib.sha256(json.dumps([table.groups[row] for row in rows.tolist()]).encode()).hexdigest()
 
 
 @lru_cache(maxsize=2)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tokenstn.benchmark.task import Task
 from tokenstn.system.files import REMEDIES
-from tokenstn.system.processes import how_it_ended
+from tokenstn.system.processes import how_it_ended, usable_cores
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def seats(accelerator: str, devices: int | str, processes: int | None) -> list[S
     if processes is not None and processes < 1:
         raise ValueError(f"--processes {processes}: at least 1, on each device")
     there = 0 if accelerator == "cpu" else torch.cuda.device_count()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     if not there:
         if accelerator in ("gpu", "cuda"):
             raise ValueError(f"--accelerator {accelerator}: torch sees no GPU here; use cpu or auto")
