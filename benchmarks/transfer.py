@@ -1,11 +1,12 @@
 """How much of a rectifier's gain moves along, when it is put in front of a classifier that it was not trained with.
 
+    python benchmarks/transfer.py digits
     python benchmarks/transfer.py mnist --assets .assets --seeds 0 1 2
     python benchmarks/transfer.py eu-moths --assets .assets --seeds 0 1 2
 
-Two classifiers are trained on the same upright images: on MNIST a ViT and a ResNet, on EU-Moths two ViTs that differ in
-their seeds. Each gets a rectifier of its own; then they are exchanged. A rectifier takes the first layers along that it
-learned to read, and nothing is trained again. Writes results/transfer-NAME.json.
+Two classifiers are trained on the same upright images: on digits a ViT and a ResNet, on EU-Moths two ViTs that differ
+in their seeds. Each gets a rectifier of its own; then they are exchanged. A rectifier takes the first layers along that
+it learned to read, and nothing is trained again. Writes results/transfer-NAME.json.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 
 import pytest
 
@@ -27,6 +28,18 @@ def address():
     url = f"http://127.0.0.1:{port}"
     with command("demo", f"--port={port}", url=url):
         yield url
+
+
+def test_the_page_is_where_it_says_that_it_is():
+    """An address of the sixth version of IP stands in brackets."""
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+    port = load_test().free_port()
+    with command("demo", "--host=::1", f"--port={port}", url=f"http://[::1]:{port}"):
+        pass  # it has answered
 
 
 @pytest.fixture(scope="module")

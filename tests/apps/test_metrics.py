@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,11 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
 
 import tokenstn
+from tokenstn import Preprocessing, TokenSTN
 from tokenstn.apps.embedded import embedded_model
 from tokenstn.apps.metrics import ENOUGH, WINDOW, Metrics
 from tokenstn.apps.reference import FILE, Reference, bin_of, edges_of, instability, measure, quantities, summarise
 from tokenstn.data import read_mnist_mini
 from tokenstn.data.table import ImageTable
+
+from ..models.classifiers import PlainCNN, shake
 
 counts = st.lists(st.integers(0, 1000), min_size=2, max_size=12).filter(lambda given: sum(given) > 0)
 
@@ -88,6 +92,25 @@ def test_the_embedded_reference_is_what_the_model_answers():
     assert found.images == 100 and kept is not None and kept.images == 1000
     for name, shares in kept.shares.items():
         assert instability([100 * share for share in found.shares[name]], shares) < 0.25
+
+
+def test_a_reference_is_of_the_boxes_and_not_of_their_photos(tmp_path):
+    """A server is sent what was cut out."""
+    digits = read_mnist_mini()
+    some = digits.split("val")[:30]
+    seen, labels = digits.items[some].expand(-1, 3, -1, -1), digits.labels[some]
+    photos = torch.zeros(30, 3, 90, 60, dtype=torch.uint8)
+    photos[:, :, 50:78, 10:38] = seen
+    boxes = torch.tensor([10, 50, 38, 78]).expand(30, 4)
+    alone = ImageTable("alone", seen.contiguous(), labels, digits.classes)
+    cut = ImageTable("cut", photos, labels, digits.classes, boxes=boxes)
+    how = Preprocessing((28, 28), (0.5,) * 3, (0.5,) * 3, resize="pad")
+    torch.manual_seed(0)
+    model = TokenSTN(
+        shake(PlainCNN(classes=10)), ("translation",), shared="body", preprocessing=how, input_size=(28, 28)
+    )
+    shake(model.eval().localizer, 1.0)
+    assert measure(model, cut, None).shares == measure(model, alone, None).shares
 
 
 def values(metrics):

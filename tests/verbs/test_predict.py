@@ -103,6 +103,17 @@ def test_a_name_that_asks_for_one_file_is_refused(model, photos, tmp_path, capsy
     assert not list(tmp_path.iterdir())
 
 
+def test_files_of_others_are_not_written_over(model, photos, tmp_path, capsys):
+    for name in ("rejected.csv", "predictions.csv"):
+        out = tmp_path / name.removesuffix(".csv")
+        out.mkdir()
+        (out / name).write_text("mine")
+        for overwrite in ("false", "true"):
+            call = ["predict", str(model), str(photos), "--out", str(out), f"--overwrite={overwrite}", *FAST]
+            assert main(call) == 2 and f"holds {name} already" in capsys.readouterr().err
+        assert (out / name).read_text() == "mine" and len(list(out.iterdir())) == 1
+
+
 def test_predictions_in_a_folder_with_such_a_name_are_gone_on_with(model, photos, tmp_path):
     out = tmp_path / "all.csv"
     out.mkdir()
@@ -122,6 +133,8 @@ def test_predictions_in_a_folder_with_such_a_name_are_gone_on_with(model, photos
         (["{model}", "{photos}", "--shard_size=0"], "--shard_size 0: at least 1"),
         (["{model}", "{photos}", "--precision=64"], "--precision 64: one of 32-true"),
         (["{model}", "{photos}", "--accelerator=abacus"], "--accelerator abacus: cpu, gpu or auto"),
+        (["{model}", "{photos}", "--devices=foo"], "--devices foo: how many"),
+        (["{model}", "{photos}", "--devices=0"], "--devices 0: how many"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_leaves_nothing_behind(model, photos, tmp_path, capsys, arguments, sentence):

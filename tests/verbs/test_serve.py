@@ -25,6 +25,8 @@ MODEL = str(embedded_model())
         ({"timeout": 0}, "above 0"),
         ({"token": " "}, "token is empty"),
         ({"accelerator": "tpu"}, "cpu, gpu, mps or auto"),
+        ({"devices": "x"}, "devices x: a number from 1 up"),
+        ({"devices": 0}, "devices 0: a number from 1 up"),
     ],
 )
 def test_a_bad_setting_is_refused_with_what_is_allowed(options, reason):

@@ -17,7 +17,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from tokenstn.apps.answer import Answer, describe, look
-from tokenstn.data import ImageDataset, ImageTable, collate, seen_sizes
+from tokenstn.data import ImageDataset, ImageTable, collate
+from tokenstn.data.dataset import seen_sizes
 from tokenstn.models import TokenSTN
 from tokenstn.models.preprocessing import preprocessing_of
 from tokenstn.system.documents import read_json, shown

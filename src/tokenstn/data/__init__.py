@@ -1,6 +1,6 @@
 """Data sets: what they are before pixels are read, how they are split, and how a photo becomes the network's input."""
 
-from tokenstn.data.dataset import BadImage, ImageDataset, collate, seen_sizes, to_float
+from tokenstn.data.dataset import BadImage, ImageDataset, collate, to_float
 from tokenstn.data.digits import read_digits
 from tokenstn.data.fit import fit, fit_matrix
 from tokenstn.data.folder import read_folder
@@ -40,7 +40,6 @@ __all__ = [
     "read_mnist_mini",
     "read_moths",
     "read_rotmnist",
-    "seen_sizes",
     "split_table",
     "to_float",
 ]

@@ -10,7 +10,8 @@ import torch
 from lightning.fabric import Fabric
 from torch.utils.data import DataLoader, Sampler
 
-from tokenstn.data import ImageDataset, collate, seen_sizes, to_float
+from tokenstn.data import ImageDataset, collate, to_float
+from tokenstn.data.dataset import seen_sizes
 from tokenstn.inference.shards import Rejected, ShardFolder
 from tokenstn.inference.sources import ImageList
 from tokenstn.models import Prediction, Preprocessing, TokenSTN

@@ -101,14 +101,8 @@ def serve(
 
 def saved_model(model: str) -> Path:
     """The model folder of what was typed, or the exported file."""
-    from pathlib import Path
-
     from tokenstn.verbs.models import place_of
 
-    if model.lower().endswith(".onnx"):
-        if not Path(model).is_file():
-            raise ValueError(f"{model}: there is no such file")
-        return Path(model)
     folder = place_of(model).folder
     if folder is None:
         raise ValueError(f"{model} is a name and no folder: tokenstn train and tokenstn convert make model folders")
