@@ -46,7 +46,7 @@ def test_every_column_is_understood(tmp_path, kind):
 
 @pytest.mark.parametrize("group", [["", "", "", "t1"], None])
 def test_rows_of_one_photo_are_one_group_where_no_group_is_given(tmp_path, group):
-    columns = {"path": ["1.png", "1.png", "2.png", "3.png"]} | ({} if group is None else {"group": group})
+    columns = {"path": ["1.png", "./1.png", "2.png", "3.png"]} | ({} if group is None else {"group": group})
     table = open_images(written(tmp_path, columns))
     assert table.groups[0] == table.groups[1] and len(set(table.groups)) == 3
 

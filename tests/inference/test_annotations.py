@@ -108,6 +108,14 @@ def test_boxes_are_cut_off_at_the_edge_and_go_when_nothing_is_left(tmp_path):
     assert x >= 0 and y == 0 and x + w <= SIZE[1] and y + h <= SIZE[0]
 
 
+def test_fields_that_say_nothing_are_taken_as_they_come(tmp_path):
+    nothing = {"area": None, "segmentation": None, "keypoints": None}
+    given = coco(**nothing)
+    given["annotations"] += [{"id": 2, "image_id": 7, "bbox": [5, 5, 0, 4], **nothing}]
+    after, _ = moved(tmp_path, given)
+    assert [(one["id"], one["area"]) for one in after["annotations"]] == [(1, None)], "of a line nothing is left"
+
+
 def test_what_is_cut_off_is_cut_off_its_area_and_key_points_that_are_all_gone_go(tmp_path):
     given = coco(bbox=[75, 0, 20, 30], area=600)
     whole = coco(bbox=[75, 40, 20, 30], area=600)
@@ -141,6 +149,7 @@ def test_annotations_of_stored_pixels_follow_the_exif_tag(orientation, tmp_path)
         ({"annotations": None}, "is no COCO file"),
         ({"annotations": [{"image_id": 7, "bbox": [1, 2, 3]}]}, "annotation 1 has the bbox"),
         ({"annotations": [{"image_id": 7, "segmentation": [[1, 2, 3, 4, 5]]}]}, "annotation 1 has a segmentation"),
+        ({"annotations": [{"image_id": 7, "segmentation": {"size": [9, 9]}}]}, "annotation 1 has a mask without"),
         ({"annotations": [{"image_id": 7}, {"image_id": 7, "keypoints": [1, 2]}]}, "annotation 2 has keypoints"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -251,7 +252,7 @@ def test_grey_levels_in_32_bits_stay_what_is_read_again(tmp_path):
 def test_when_and_where_a_tiff_was_taken_is_kept(tmp_path):
     (tmp_path / "in.tif").mkdir()
     tables = TiffImagePlugin.ImageFileDirectory_v2()
-    tables[ExifTags.IFD.Exif] = {36867: "2024:01:01 10:00:00", 0xA002: 50}
+    tables[ExifTags.IFD.Exif] = {36867: "2024:01:01 10:00:00", 0xA002: 50, ExifTags.IFD.Interop: 8}
     tables[ExifTags.IFD.GPSInfo] = {1: "N", 2: (48.0, 2.0, 3.0)}
     Image.fromarray(photo(40, 50)).save(tmp_path / "in.tif" / "a.tif", tiffinfo=tables)
     exif = opened(corrected(Path(), tmp_path, suffix=".tif", canvas="expand")).getexif()
@@ -407,6 +408,45 @@ def test_beginning_anew_leaves_nothing_of_what_was_there_before(tmp_path):
     rectify(known_model(TURN), tmp_path / "in", str(tmp_path / "out"), canvas="expand", overwrite=True, **QUIET)
     assert {path.name for path in (tmp_path / "out" / "images").iterdir()} == {"a.png", "note.txt"}
     assert not (tmp_path / "out" / "sheet.png").exists() and list(rows_of(tmp_path / "out")) == ["a.png"]
+
+
+def test_a_stop_while_beginning_anew_loses_nothing_that_is_said_to_be_done(tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    for name in "abcd":
+        Image.fromarray(photo(20, 20)).save(tmp_path / "in" / f"{name}.png")
+    call = partial(rectify, known_model(TURN), tmp_path / "in", str(tmp_path / "out"), shard_size=2, **QUIET)
+    call()
+    removed, unlink = [], Path.unlink
+
+    def stopped(self, missing_ok=False):
+        if self.suffix == ".png" and len(removed) == 1:
+            raise KeyboardInterrupt
+        removed.extend([self] * (self.suffix == ".png"))
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            call(overwrite=True)
+    call()
+    assert sorted(path.name for path in (tmp_path / "out" / "images").iterdir()) == [f"{name}.png" for name in "abcd"]
+    (tmp_path / "out" / ".corrections" / "part-000001.parquet").write_bytes(b"")  # a disk that failed
+    assert call(overwrite=True).summary.corrected == 4
+
+
+def test_what_a_job_was_not_asked_to_write_is_not_its_own(tmp_path):
+    """Annotations that a person has made of the results stay, however often it begins anew."""
+    (tmp_path / "in").mkdir()
+    Image.fromarray(photo(20, 20)).save(tmp_path / "in" / "a.png")
+    call = partial(rectify, known_model(TURN), tmp_path / "in", str(tmp_path / "out"), **QUIET)
+    call()
+    (tmp_path / "out" / "annotations.json").write_text("mine")
+    call(overwrite=True)
+    assert (tmp_path / "out" / "annotations.json").read_text() == "mine"
+    (tmp_path / "coco.json").write_text('{"images": [{"id": 1, "file_name": "a.png"}], "annotations": []}')
+    with pytest.raises(FileExistsError, match=r"holds annotations\.json already"):
+        call(annotations=str(tmp_path / "coco.json"))
+    assert (tmp_path / "out" / "annotations.json").read_text() == "mine"
 
 
 def test_results_do_not_go_among_the_images(tmp_path):

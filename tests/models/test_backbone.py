@@ -165,6 +165,12 @@ def test_the_tokens_of_a_named_layer_lie_as_the_image_does(name, layer, height, 
     assert tokens.shape == (1, width_of_a_token, height // 4, width // 4)
 
 
+@torch.no_grad()
+def test_the_tokens_of_a_layer_that_rounds_odd_sides_up_lie_as_the_image_does():
+    network = torchvision.models.get_model("swin_t", num_classes=3).eval()
+    assert Backbone(network, "features.5", (224, 168)).tokens(torch.randn(1, 3, 224, 168)).shape == (1, 384, 14, 11)
+
+
 def test_the_localizer_reads_at_a_share_of_the_image():
     vit = TokenSTN(timm.create_model("vit_tiny_patch16_224", depth=3, num_classes=5), localization_size=0.36)
     assert vit.backbone.reading_size(224, 224, 0.36) == (80, 80), "whole patches"

@@ -109,8 +109,8 @@ def test_files_of_others_are_not_written_over(model, photos, tmp_path, capsys):
         out.mkdir()
         (out / name).write_text("mine")
         for overwrite in ("false", "true"):
-            call = ["predict", str(model), str(photos), "--out", str(out), f"--overwrite={overwrite}", *FAST]
-            assert main(call) == 2 and f"holds {name} already" in capsys.readouterr().err
+            call = ["predict", str(model), str(photos), "--out", str(out), "--csv=true", f"--overwrite={overwrite}"]
+            assert main([*call, *FAST]) == 2 and f"holds {name} already" in capsys.readouterr().err
         assert (out / name).read_text() == "mine" and len(list(out.iterdir())) == 1
 
 

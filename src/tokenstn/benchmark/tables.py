@@ -95,7 +95,9 @@ def describe(spec: DataSpec, phase: Phase, folders: Sequence[str] = ()) -> Image
 def _groups(table: ImageTable, rows: torch.Tensor) -> str:
     if table.groups is None:
         return ""
-    return hashlib.sha256(json.dumps([table.groups[row] for row in rows.tolist()]).encode()).hexdigest()
+    numbers: dict[str, int] = {}  # not the names, which may be paths
+    found = [numbers.setdefault(table.groups[row], len(numbers)) for row in rows.tolist()]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 @lru_cache(maxsize=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -53,9 +54,10 @@ def read_manifest(manifest: str | Path, classes: Sequence[str] | None = None) ->
         )
     labels, names, multi_label = _labels(frame, classes, manifest)
     boxes = _boxes(frame, manifest)
-    groups = paths if boxes is not None or len(set(paths)) < len(paths) else None
+    photos = [os.path.normpath(path) for path in paths]
+    groups = photos if boxes is not None or len(set(photos)) < len(photos) else None
     if "group" in frame.columns:
-        groups = [text or path for text, path in zip(frame["group"].map(_text), paths, strict=True)]
+        groups = [text or photo for text, photo in zip(frame["group"].map(_text), photos, strict=True)]
     return ImageTable(manifest.stem, items, labels, names, _splits(frame, manifest), groups, boxes, multi_label)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -64,17 +64,21 @@ def _mistake(annotation: Any) -> str:
     if not isinstance(annotation, dict):
         return "no names and values"
     box, points, outline = (annotation.get(name) or [] for name in ("bbox", "keypoints", "segmentation"))
-    if box and not (_are_numbers(box) and len(box) == 4 and min(box[2:]) >= 0):
+    if box and not (_are_numbers(box) and len(box) == 4):
         return f"the bbox {box}: give x, y, width and height"
     if not (_are_numbers(points) and len(points) % 3 == 0):
         return "keypoints that are not x, y and v in turns"
-    polygons = [] if isinstance(outline, dict) else outline
+    if isinstance(outline, dict):
+        size, counts = outline.get("size"), outline.get("counts")
+        well = _are_numbers(size) and len(size) == 2 and (isinstance(counts, str) or _are_numbers(counts))
+        return "" if well else "a mask without size (height and width) and counts"
+    polygons = outline
     if not isinstance(polygons, list) or not all(_are_numbers(p) and len(p) % 2 == 0 for p in polygons):
         return "a segmentation whose polygons are not x and y in turns"
     return ""
 
 
-def _are_numbers(values: Any) -> bool:
+def _are_numbers(values: Any) -> TypeGuard[list[float]]:
     return isinstance(values, list) and all(isinstance(value, int | float) for value in values)
 
 
@@ -140,8 +144,8 @@ def _move(annotation: Mapping[str, Any], matrix: Tensor, done: Correction) -> di
         if len(left) < 3 or area(left) == 0:
             return None
         outlines = [left]
-        if "area" in annotation:  # of what it is drawn around, of which as much has left as of the box
-            after["area"] = round(float(annotation["area"]) * area(left) / (w * h), 2)
+        if annotation.get("area") is not None:  # of what it is drawn around, of which as much has left as of the box
+            after["area"] = round(float(annotation["area"]) * area(left) / area(corners), 2)
     if annotation.get("bbox") and outlines:
         low, high = np.concatenate(outlines).min(0), np.concatenate(outlines).max(0)
         if (high <= low).any():

@@ -186,6 +186,7 @@ def _options(image: Image.Image, kind: str, content: bytes, tagged: bool) -> dic
     elif kind == "TIFF":
         tags = getattr(image, "tag_v2", {})
         more = {tag: dict(exif.get_ifd(tag)) for tag in MORE_TAGS}
+        more[ExifTags.IFD.Exif].pop(ExifTags.IFD.Interop, None)  # a place in the file that was
         more = {tag: said for tag, said in more.items() if said}
         options["tiffinfo"] = {tag: tags[tag] for tag in TIFF_TAGS if tag in tags} | more
         # what is compressed is written by libtiff, which takes no tables of further tags

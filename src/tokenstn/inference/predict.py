@@ -38,7 +38,7 @@ class Summary:
 
 
 def prediction_job(
-    folder: Path, model: TokenSTN, images: ImageList, shard_size: int, settings: Mapping[str, Any]
+    folder: Path, model: TokenSTN, images: ImageList, shard_size: int, settings: Mapping[str, Any], csv: bool = False
 ) -> ShardFolder:
     """The folder that the predictions go to. ``settings``: whatever else they depend on, as JSON has it."""
     if shard_size < 1:
@@ -53,7 +53,7 @@ def prediction_job(
         "images_sha256": images.digest,
         "shard_size": shard_size,
     }
-    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole, derived=(SHEET,))
+    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole, (SHEET,), (SHEET,) * csv)
 
 
 @reading_processes()  # torch tells of the death of one wherever this process just is

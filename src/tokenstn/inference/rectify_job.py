@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -33,7 +33,7 @@ from tokenstn.system.processes import reading_processes
 
 SCHEMA = "tokenstn.corrections/2"
 SETTINGS, PARTS, IMAGES = "rectify.json", ".corrections", "images"
-TABLE, ANNOTATIONS, SHEET = "corrections.csv", "annotations.json", "sheet.png"
+DERIVED = TABLE, ANNOTATIONS, SHEET = "corrections.csv", "annotations.json", "sheet.png"
 SHOWN, PLACE = 24, 160  # photos on a sheet, and pixels for each
 COLUMNS = tuple(field.name for field in fields(Correction))
 _KINDS = {"str": pa.string(), "bool": pa.bool_(), "bool | None": pa.bool_(), "int": pa.int32(), "float": pa.float64()}
@@ -53,9 +53,17 @@ class RectifySummary:
 
 
 def rectify_job(
-    folder: Path, model: TokenSTN, images: ImageList, shard_size: int, settings: Mapping[str, Any]
+    folder: Path,
+    model: TokenSTN,
+    images: ImageList,
+    shard_size: int,
+    settings: Mapping[str, Any],
+    writes: Sequence[str] = (TABLE,),
 ) -> ShardFolder:
-    """The folder that the results go to. ``settings``: whatever else they depend on, as JSON has it."""
+    """The folder that the results go to.
+
+    settings: whatever else they depend on, as JSON has it. writes: which files beside the photos, of ``DERIVED``.
+    """
     whole = {
         "schema": SCHEMA,
         "tokenstn": tokenstn.__version__,
@@ -65,14 +73,18 @@ def rectify_job(
         "images_sha256": images.digest,
         "shard_size": shard_size,
     }
-    derived = (TABLE, ANNOTATIONS, SHEET)
-    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole, derived, beside=IMAGES)
+    return ShardFolder(folder, SETTINGS, PARTS, len(images), shard_size, whole, DERIVED, tuple(writes), IMAGES)
 
 
 def remove_photos(job: ShardFolder) -> None:
-    """The photos that an earlier job has finished in this folder, and nothing else."""
+    """Forget the shards that an earlier job has finished in this folder, and remove their photos."""
     for part in (job.folder / job.parts).glob("part-*.parquet"):
-        for name in pq.read_table(part, columns=["file"])["file"].to_pylist():
+        try:
+            names = pq.read_table(part, columns=["file"])["file"].to_pylist()
+        except pa.ArrowInvalid:  # it is broken, and says nothing of any photo
+            names = []
+        part.unlink()  # first: what it says is done has to be there
+        for name in names:
             (job.folder / IMAGES / name).unlink(missing_ok=True)
 
 

@@ -35,8 +35,8 @@ class ShardFolder:
 
     settings: what the job depends on, kept in ``settings_file``; a job goes on only with the same. parts: the folder,
     inside this one, of ``part-000000.parquet`` and so on; shard k holds images k · shard_size and the next. derived:
-    files that are made of all shards at the end, beside ``rejected.csv``. beside: a folder that results go to one by
-    one.
+    files that jobs of this kind make of all shards at the end, beside ``rejected.csv``; writes: those of them that this
+    one makes. beside: a folder that results go to one by one.
     """
 
     folder: Path
@@ -46,6 +46,7 @@ class ShardFolder:
     shard_size: int
     settings: Mapping[str, Any]
     derived: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
     beside: str | None = None
 
     def __len__(self) -> int:
@@ -66,8 +67,7 @@ class ShardFolder:
         if self.folder.exists() and not self.folder.is_dir():
             raise FileExistsError(f"{self.folder} is a file, and results go into a folder: choose another --out")
         started = self._started()
-        if started is None:
-            self._require_nothing_of_others()
+        self._require_nothing_of_others(started)
         if started is None or overwrite:
             return
         other = [name for name in self.settings if name not in FREE and started.get(name) != self.settings[name]]
@@ -81,15 +81,17 @@ class ShardFolder:
     def begin(self, overwrite: bool = False) -> None:
         """Make the folder and keep the settings; ``overwrite`` removes what an earlier job left, and nothing else."""
         require_writable(self.folder)
-        if overwrite and (self._started() is not None):
-            (self.folder / self.settings_file).unlink()
+        started = self._started()
+        if overwrite and started is not None:
             shutil.rmtree(self.folder / self.parts, ignore_errors=True)
         (self.folder / self.parts).mkdir(parents=True, exist_ok=True)
+        written = self._written(started)
         if self.missing():  # what was made of all shards is of others
-            for name in (REJECTED, *self.derived):
+            for name in written:
                 (self.folder / name).unlink(missing_ok=True)
         remove_unfinished(self.folder)
-        write_text(self.folder / self.settings_file, json.dumps(self.settings, indent=2) + "\n")
+        settings = {**self.settings, "writes": sorted({*written, *self.writes, REJECTED})}
+        write_text(self.folder / self.settings_file, json.dumps(settings, indent=2) + "\n")
 
     def missing(self) -> list[int]:
         """The shards that are not there yet."""
@@ -126,15 +128,24 @@ class ShardFolder:
         write_text(self.folder / REJECTED, text.getvalue())
         return len(found)
 
-    def _require_nothing_of_others(self) -> None:
-        folders = [name for name in (self.parts, self.beside) if name is not None]
+    def _require_nothing_of_others(self, started: Mapping[str, Any] | None) -> None:
+        """``started``: the settings that are there, which say what is this job's."""
+        folders = [name for name in (self.parts, self.beside) if name is not None and started is None]
         there = [name for name in folders if any((self.folder / name).glob("*"))]
-        there += [name for name in (REJECTED, *self.derived) if (self.folder / name).exists()]
+        ours = self._written(started)
+        there += [name for name in (REJECTED, *self.writes) if (self.folder / name).exists() and name not in ours]
         if there:
             raise FileExistsError(
-                f"{self.folder} holds {' and '.join(there)} already, without the {self.settings_file} that says what "
-                "they are of, and they would be written over: choose another --out"
+                f"{self.folder} holds {' and '.join(there)} already, of which no {self.settings_file} says what it is "
+                "of, and which would be written over: choose another --out"
             )
+
+    def _written(self, started: Mapping[str, Any] | None) -> list[str]:
+        """Which files a job that was begun here has made, or was to make, of all shards; no other name is believed."""
+        if started is None:
+            return []
+        named = started.get("writes", self.writes)  # versions before did not say
+        return [name for name in (REJECTED, *self.derived) if name == REJECTED or name in named]
 
     def _started(self) -> dict[str, Any] | None:
         path = self.folder / self.settings_file

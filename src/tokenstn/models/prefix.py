@@ -144,7 +144,11 @@ def _channels_last(output: Sequence[int], image: Sequence[int]) -> bool:
     (True, False)
     """
     aspect = image[-1] / image[-2]
-    return round(output[1] * aspect) == output[2] and round(output[2] * aspect) != output[3]
+
+    def fits(height: int, width: int) -> bool:
+        return abs(width - height * aspect) < 1  # sides that are odd may be rounded up, one more than the other
+
+    return fits(output[1], output[2]) and not fits(output[2], output[3])
 
 
 def _by_layer_name(classifier: nn.Module, layer: str, example: Tensor) -> Prefix:

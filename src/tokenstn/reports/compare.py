@@ -43,7 +43,7 @@ def comparison_plot(names: Sequence[str], evaluations: Sequence[Evaluation]) -> 
             seen.add(who.title)
             axes.plot(value, height, "o", color=who.color, markersize=6.5, label=label, linestyle="none")
     if labelled:
-        axes.plot([], [], "o", color=INK, fillstyle="none", markersize=5.5, label="as they come", linestyle="none")
+        axes.plot([], [], "o", color=INK, fillstyle="none", markersize=5.5, label="not moved", linestyle="none")
     axes.set_yticks(range(len(names)), [printable(name, 22) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -53,7 +53,7 @@ def comparison_plot(names: Sequence[str], evaluations: Sequence[Evaluation]) -> 
     axes.set_xlabel("accuracy over the orbit" if labelled else "moved copies with the same answer")
     legend_below(figure, axes, columns=3)
     columns = ("run", "answerer", "upright", "orbit" if labelled else "consistency", "low", "high")
-    caption = "Filled: over the orbit, with its 95 % interval. Open: the images as they come." if labelled else ""
+    caption = "Filled: over the orbit, with its 95 % interval. Open: images that were not moved." if labelled else ""
     return Plot("comparison", "Runs compared", figure, columns, tuple(rows), caption)
 
 

@@ -91,8 +91,8 @@ def by_angle(evaluation: Evaluation, quantity: str) -> Plot:
     legend_below(figure, axes)
     sizes = len(scales(evaluation.elements))
     over = f" Each point is the mean over {sizes} scales." if sizes > 1 else ""
-    what = {"consistency": "Copies that get the answer of the image as it comes. "}.get(quantity, "")
-    caption = f"{what}0° is the image as it comes; angles run clockwise.{over}"
+    what = {"consistency": "Copies that get the answer of the image that was not moved. "}.get(quantity, "")
+    caption = f"{what}At 0° images are {evaluation.as_they_come}; angles run clockwise.{over}"
     return Plot(f"{quantity}_by_angle", f"{title} by angle", figure, tuple(columns), _rows(table), caption)
 
 

@@ -56,7 +56,7 @@ def predict(
         csv: also write predictions.csv, the same for a spreadsheet, but for the columns that hold lists.
         overwrite: begin anew in a folder that holds predictions.
         accelerator: cpu, gpu or auto, as Lightning takes it.
-        devices: how many, as Lightning takes it.
+        devices: how many, which ones, such as 0,1, or auto.
         num_nodes: machines in a cluster.
         precision: 32-true, bf16-mixed or 16-mixed; the flags are given only in the one that they were calibrated for.
         progress: show a progress bar.
@@ -88,7 +88,7 @@ def predict(
         "top": top,
         "precision": precision,
     }
-    job = job_of.prediction_job(Path(out), found, chosen, shard_size, settings)
+    job = job_of.prediction_job(Path(out), found, chosen, shard_size, settings, csv)
     job.require_same(overwrite)
     fabric.launch()
     if fabric.is_global_zero:

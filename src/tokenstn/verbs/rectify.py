@@ -99,7 +99,8 @@ def rectify(
         "padding": padding,
         "canvas": canvas,
     }
-    job = job_of.rectify_job(folder, found, chosen, shard_size, settings)
+    wanted = {job_of.TABLE: True, job_of.ANNOTATIONS: coco is not None, job_of.SHEET: sheet}
+    job = job_of.rectify_job(folder, found, chosen, shard_size, settings, [name for name in wanted if wanted[name]])
     job.require_same(overwrite)
     fabric.launch()
     if overwrite:
