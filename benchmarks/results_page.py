@@ -49,10 +49,16 @@ classifier, and further views are bicubic.
 """
 TRANSFER = """## A rectifier in front of another classifier
 
-How much of what a rectifier gives moves along with it? Two ViT-S/14 were fine-tuned from the same weights with
-different seeds, on folds 2 and 3; each got a rectifier of its own, and then they exchanged them. A rectifier takes the
-first layers along that it has learned to read, and nothing is trained again.
+How much of what a rectifier gives moves along with it? Two classifiers were trained on the same images; each got a
+rectifier of its own, and then they exchanged them. A rectifier takes the first layers along that it has learned to
+read, and nothing is trained again.
 """
+# what was exchanged between, by the name of the file
+TRANSFERS = {
+    "eu-moths": "Two ViT-S/14, fine-tuned from the same weights with different seeds on folds 2 and 3.",
+    "mnist": "A ViT and a ResNet, on all of MNIST.",
+    "digits": "A ViT of 0.5 M parameters and a ResNet of 8.1 M, on the 5,000 digits inside the package.",
+}
 TRIED = """## What was tried
 
 How the pixels of a rectified view are read, on one H200: right answers in percent on EU-Moths, fold 1, as they come and
@@ -91,6 +97,8 @@ QUESTIONS = {
     "give: how sure one view has to be, and sharper further views? The default was chosen on validation images, but "
     "test figures of several variants had been seen by then.",
     "ablation": "What does each part of the method give? One at a time is left out or exchanged.",
+    "digits-ablation": "What does each part of the method give, and how many views are worth their time, with the "
+    "default of today and where nothing is to be downloaded?",
     "moths-localizer": "How many layers, which resolution, how many tokens and how long a training does a localizer "
     "need? The defaults were chosen here, on fold 1, which no table of test results is judged on.",
     "moths-recipe": "What do mirrored photos, longer training, a second reading where an angle is in doubt, and more "
@@ -105,6 +113,7 @@ QUESTIONS = {
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
 # variants of one method, a heap of points in a figure
 ALL_ALIKE = (
+    "digits-ablation",
     "moths-localizer",
     "moths-recipe",
     "moths-views",
@@ -154,20 +163,25 @@ def render(found: Path) -> str:
 
 
 def transfer(found: Path) -> list[str]:
-    """Rectifiers that were exchanged, from results/transfer-eu-moths.json."""
-    path = found / "transfer-eu-moths.json"
+    """Rectifiers that were exchanged, from results/transfer-NAME.json."""
+    there = [part for name in TRANSFERS for part in exchanged(found / f"transfer-{name}.json", name)]
+    return [TRANSFER.strip(), *there] if there else []
+
+
+def exchanged(path: Path, name: str) -> list[str]:
+    """Between which networks, a table, and where it comes from; nothing where it has not been run."""
     if not path.exists():
         return []
     measured = json.loads(path.read_text(encoding="utf-8"))
-    lines = [(name, f"{row['upright']:.1f}", f"{row['orbit']:.1f}") for name, row in measured["rows"].items()]
+    lines = [(way, f"{row['upright']:.1f}", f"{row['orbit']:.1f}") for way, row in measured["rows"].items()]
+    pairs = len(measured["by_seed"])
     shares = " and ".join(f"{share:.0%}".replace("%", " %") for share in measured["share_of_the_gain"].values())
     words = (
         f"Of what its own rectifier gives a classifier over the orbit, the other one gives {shares}. Right answers in "
-        f"percent, {measured['data']}, {measured['orbit']}, {len(measured['by_seed'])} pairs; "
-        f"`python benchmarks/transfer.py eu-moths`, {measured['device']}, torch {measured['versions']['torch']}. "
-        "Between different networks, as a ViT and a ResNet: not run yet, `python benchmarks/transfer.py mnist`."
+        f"percent, {measured['data']}, {measured['orbit']}, {pairs} pair{'s' * (pairs > 1)}; "
+        f"`python benchmarks/transfer.py {name}`, {measured['device']}, torch {measured['versions']['torch']}."
     )
-    return [TRANSFER.strip(), table(("", "upright", "orbit"), lines), words]
+    return [TRANSFERS[name], table(("", "upright", "orbit"), lines), words]
 
 
 def tried(found: Path) -> list[str]:

@@ -96,7 +96,7 @@ def _groups(table: ImageTable, rows: torch.Tensor) -> str:
     if table.groups is None:
         return ""
     numbers: dict[str, int] = {}  # not the names, which may be paths
-    found = [numbers.setdefault(table.groups[row], len(numbers)) for row in rows.tolist()]
+    found = [numbers.setdefault(table.groups[int(row)], len(numbers)) for row in rows]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
