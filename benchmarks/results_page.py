@@ -111,7 +111,7 @@ QUESTIONS = {
     "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views?",
 }
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
-# variants of one method, a heap of points in a figure
+# variants of one method, a heap of points in the figure of accuracies
 ALL_ALIKE = (
     "digits-ablation",
     "moths-localizer",
@@ -252,8 +252,9 @@ def completed(results: BenchResults, experiment: Experiment) -> BenchResults:
 
 def figures(found: Path, name: str) -> dict[Path, str]:
     """Those that stand beside NAME.json, and what they show."""
-    places = {found / f"{name}-{kind}.svg": what for kind, what in FIGURES.items()}
-    return {} if name in HARDLY_TRAINED + ALL_ALIKE else {path: what for path, what in places.items() if path.exists()}
+    left_out = FIGURES if name in HARDLY_TRAINED else ("pareto",) if name in ALL_ALIKE else ()
+    places = {found / f"{name}-{kind}.svg": what for kind, what in FIGURES.items() if kind not in left_out}
+    return {path: what for path, what in places.items() if path.exists()}
 
 
 def trusted(results: BenchResults) -> list[str]:
