@@ -55,7 +55,7 @@ def test_a_list_may_name_images_anywhere(photos, tmp_path):
 def test_boxes_of_a_manifest_are_kept(photos):
     (photos / "m.csv").write_text("path,left,top,right,bottom\nb.png,1,2,5,7\nb.png,,,,\n")
     found = list_images(photos / "m.csv")
-    assert [found.box(0), found.box(1)] == [(1, 2, 5, 7), None]
+    assert [found.table.box(0), found.table.box(1)] == [(1, 2, 5, 7), None]
 
 
 def test_names_that_are_no_text_are_kept(tmp_path):

@@ -291,7 +291,7 @@ def test_a_bad_setting_is_refused_with_a_sentence(settings, sentence):
 
 
 def test_a_bound_outside_its_range_is_refused():
-    with pytest.raises(ValueError, match=r"Rotation\(bound=4\).*at most 3.142 rad; leave rotation out"):
+    with pytest.raises(ValueError, match=r"Rotation\(bound=4\).*at most 3.141593 rad; leave rotation out"):
         Rotation(bound=4)
 
 

@@ -84,7 +84,7 @@ def test_a_file_of_settings_beside_a_model_makes_no_run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lying", ["upright", "turned at random"])
 def test_auto_tells_upright_digits_from_turned_ones(tmp_path, lying):
-    table = split_table(open_images("digits"))
+    table = replace(split_table(open_images("digits")), upright=None)
     table = table if lying == "upright" else turned_at_random(table)
     bare, ready = find_classifier(None, table)
     assert not ready
@@ -97,6 +97,17 @@ def test_auto_tells_upright_digits_from_turned_ones(tmp_path, lying):
     assert ("they come upright" in said) == (lying == "upright")
     assert ("poses       relative" in said) == (lying != "upright")
     assert (tmp_path / "training_images.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_known_of_a_data_set_is_believed(tmp_path, known):
+    table = replace(split_table(open_images("digits")), upright=known)
+    model = steps.with_rectifier(find_classifier(None, table)[0], CLASSIFIER, ["rotation"], 2)
+    out = Console(record=True, width=300, file=io.StringIO())
+    assert steps.checks_before("auto", model, table, tmp_path, out) is known
+    said = out.export_text()
+    assert "known of this data set" in said and ("poses       relative" in said) is not known
+    assert steps.checks_before("yes", model, table, tmp_path, out) is True, "a person knows better"
 
 
 def test_arrows_are_warned_of_before_they_are_trained_on(tmp_path, capsys):
