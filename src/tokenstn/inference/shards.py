@@ -145,6 +145,8 @@ class ShardFolder:
         if started is None:
             return []
         named = started.get("writes", self.writes)  # versions before did not say
+        if not isinstance(named, list | tuple):
+            raise ValueError(f"{self.folder / self.settings_file} is not what it was: choose another --out")
         return [name for name in (REJECTED, *self.derived) if name == REJECTED or name in named]
 
     def _started(self) -> dict[str, Any] | None:
