@@ -36,7 +36,7 @@ def test_a_classifier_that_minds_a_turn_is_told_so():
 
 def test_images_that_are_sheared_first_are_not_called_as_they_come():
     for group, shown in (
-        (shear_rotoscale_group(4, scales=1), "sheared, not moved"),
+        (shear_rotoscale_group(4, scales=1), "sheared but not moved"),
         (rotation_group(4), "as they come"),
     ):
         diagnosis, found = diagnosed(bare_model(), group)

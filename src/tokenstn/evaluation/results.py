@@ -284,7 +284,7 @@ class Evaluation:
     @property
     def as_they_come(self) -> str:
         """What element 0 shows, for people: the images as they come, unless the group shears each of them first."""
-        return "sheared, not moved" if self.provenance.settings.get("first_shear") else "as they come"
+        return "sheared but not moved" if self.provenance.settings.get("first_shear") else "as they come"
 
 
 SCHEMA = "tokenstn.evaluation/1"
