@@ -232,8 +232,8 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
     upright = evaluation.bare.upright
     if upright is not None and upright >= TOO_GOOD and evaluation.images >= FEW_TO_BE_RIGHT:
         steps.append(
-            f"mind that {upright:.1%} right {evaluation.as_they_come} is what a classifier reaches on images that it was "
-            "trained with: if these are such images, ask again with others"
+            f"mind that {upright:.1%} right {evaluation.as_they_come} is what a classifier reaches on images that it "
+            "was trained with: if these are such images, ask again with others"
         )
     if upright is None:
         steps.append("give labels of its own classes (a folder for each, or a manifest) to see accuracy too")
