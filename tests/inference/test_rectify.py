@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import torchvision
@@ -16,6 +18,8 @@ from tokenstn.geometry import Pose, invert, warp
 from tokenstn.inference import tiles
 from tokenstn.inference.photo_file import bits_of, is_lossless_webp
 from tokenstn.inference.rectify import Rectifier
+from tokenstn.inference.rectify_job import PARTS, SETTINGS, remove_photos
+from tokenstn.inference.shards import ShardFolder
 from tokenstn.inference.sources import list_images
 from tokenstn.inference.tiles import warp_tiled
 from tokenstn.verbs.rectify import rectify
@@ -432,6 +436,17 @@ def test_a_stop_while_beginning_anew_loses_nothing_that_is_said_to_be_done(tmp_p
     assert sorted(path.name for path in (tmp_path / "out" / "images").iterdir()) == [f"{name}.png" for name in "abcd"]
     (tmp_path / "out" / ".corrections" / "part-000001.parquet").write_bytes(b"")  # a disk that failed
     assert call(overwrite=True).summary.corrected == 4
+
+
+def test_beginning_anew_removes_nothing_elsewhere_whatever_a_shard_says(tmp_path):
+    (tmp_path / "out" / "images").mkdir(parents=True)
+    (tmp_path / "out" / ".corrections").mkdir()
+    named = ["../../mine.png", str(tmp_path / "mine.png"), "own.png"]
+    pq.write_table(pa.table({"file": named}), tmp_path / "out" / ".corrections" / "part-000000.parquet")
+    for path in (tmp_path / "mine.png", tmp_path / "out" / "images" / "own.png"):
+        path.write_text("photo")
+    remove_photos(ShardFolder(tmp_path / "out", SETTINGS, PARTS, images=3, shard_size=3, settings={}))
+    assert (tmp_path / "mine.png").exists() and not (tmp_path / "out" / "images" / "own.png").exists()
 
 
 def test_what_a_job_was_not_asked_to_write_is_not_its_own(tmp_path):

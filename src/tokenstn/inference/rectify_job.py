@@ -85,7 +85,9 @@ def remove_photos(job: ShardFolder) -> None:
             names = []
         part.unlink()  # first: what it says is done has to be there
         for name in names:
-            (job.folder / IMAGES / name).unlink(missing_ok=True)
+            photo = (job.folder / IMAGES / name).resolve()
+            if photo.is_relative_to((job.folder / IMAGES).resolve()):  # whoever wrote the file
+                photo.unlink(missing_ok=True)
 
 
 @reading_processes()  # torch tells of the death of one wherever this process just is
