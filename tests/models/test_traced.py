@@ -18,7 +18,7 @@ def make(kind: str) -> tuple[TokenSTN, Tensor]:
     if kind == "ViT at half size":
         model = TokenSTN(shake(small_vit(depth=2)), primitives=ALL, shared=1)
     else:
-        model = TokenSTN(shake(PlainCNN()), primitives=ALL, shared="body", input_size=(32, 32))
+        model = TokenSTN(shake(PlainCNN(), 3.0), primitives=ALL, shared="body", input_size=(32, 32))
     shake(model.localizer, 1.0)
     return model.eval(), torch.randn(4, 3, 32, 32)
 

@@ -21,9 +21,11 @@ def constant(make: Callable[..., Tensor], *arguments: Hashable, like: Tensor) ->
     >>> constant(torch.arange, 3, like=torch.zeros((), dtype=torch.float64))
     tensor([0., 1., 2.], dtype=torch.float64)
     """
-    if torch.compiler.is_compiling() and not (compiling_to_run_here() and static(arguments)):
-        return make(*arguments, device=like.device).to(like.dtype)  # the graph makes it
-    return _kept(make, arguments, like.dtype, like.device)
+    if not torch.compiler.is_compiling():
+        return _made(make, arguments, like.dtype, like.device)
+    if compiling_to_run_here() and static(arguments):
+        return getattr(_GIVEN, _place(make, arguments, like.dtype, like.device))
+    return make(*arguments, device=like.device).to(like.dtype)  # the graph makes it
 
 
 def numbers(values: tuple[float, ...], like: Tensor) -> Tensor:
@@ -44,11 +46,21 @@ def _single(value: float, device: torch.device) -> Tensor:
     return torch.full((), value, dtype=torch.float64, device=device)
 
 
+class _Given:
+    """Where compiled graphs find them: torch 2.11 takes no two tensors of one ``assume_constant_result`` in a graph."""
+
+
+_GIVEN = _Given()
+
+
 @torch.compiler.assume_constant_result
-def _kept(
+def _place(
     make: Callable[..., Tensor], arguments: tuple[Hashable, ...], dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    return _made(make, arguments, dtype, device)
+) -> str:
+    made = _made(make, arguments, dtype, device)
+    name = f"constant_{id(made)}"
+    setattr(_GIVEN, name, made)  # and keeps it, so that no other is ever called that
+    return name
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -85,11 +84,18 @@ def _add_positions(twin: Any, tokens: Tensor) -> Tensor:
         places = learned[:, front:].float()
         places = (constant(_resampling, given, wanted, like=places) @ places).to(learned.dtype)
     positions = torch.cat((learned[:, :front], places), 1) if front else places
-    fixed = SimpleNamespace(
-        cls_token=twin.cls_token, reg_token=twin.reg_token, pos_embed=positions, dynamic_img_size=False,
-        no_embed_class=twin.no_embed_class, pos_drop=twin.pos_drop,
-    )  # fmt: skip
+    fixed = _AtThisSize(twin, positions)
     return VisionTransformer._pos_embed(fixed, tokens.flatten(1, 2))  # pyright: ignore[reportArgumentType]
+
+
+class _AtThisSize:
+    """What timm reads of a ViT to add positions, with those of one grid; torch.compile 2.11 traces no namespace."""
+
+    dynamic_img_size = False
+
+    def __init__(self, twin: Any, positions: Tensor) -> None:
+        self.pos_embed, self.pos_drop = positions, twin.pos_drop
+        self.cls_token, self.reg_token, self.no_embed_class = twin.cls_token, twin.reg_token, twin.no_embed_class
 
 
 def _resampling(given: tuple[int, int], wanted: tuple[int, int], device: torch.device) -> Tensor:
