@@ -43,9 +43,10 @@ which one, and the paper's rows on MedMNIST are of other trainings of theirs. Wh
 command that stands with it; numbers that a paper reports were reached with other weights, images and orbits, stand in
 columns of their own and are not comparable. What it costs is on the page about [speed](speed.md).
 
-Ours is the default of today in the tables that were made on a CPU. Those of the H200 are older: there one view was
-enough at fixed odds of 2.5, and further views were interpolated bilinearly; today the odds are found for each
-classifier, and further views are bicubic.
+Ours is the default of today in the tables that were made on a CPU, in the row “as it comes” of EU-Moths, and in its
+tries. Everything else from the H200 is older: there one view was enough at fixed odds of 2.5, and further views were
+interpolated bilinearly; today further views are bicubic, and the odds are found for each classifier, where there are
+validation images left: on EU-Moths the final training takes all.
 """
 TRANSFER = """## A rectifier in front of another classifier
 

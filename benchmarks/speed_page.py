@@ -39,10 +39,10 @@ One view of a ViT-B/16 at 224 pixels is, counted in operations, 1.045 of the bar
 resolution (25 tokens instead of 196) through 4 of 12 layers is 4.4 % of it, the localizer 0.1 %. Counted in bytes it is
 less: an image is read twice more and written once, 0.9 MB in bfloat16, 0.3 % of the time that the classifier takes.
 What is measured above these floors is the smallness of the work. In a compiled graph, on an H200 at batch 64, the
-profiler counts 0.74 ms from the first kernel of the rectifier to the first of the classifier, which takes 5.7: the
+profiler counted 0.74 ms from the first kernel of the rectifier to the first of the classifier, which takes 5.7: the
 shared layers 0.40 ms in kernels of 3 to 18 µs that fill the GPU for a part of their time, the localizer 0.13, the warp
 by `grid_sample` 0.11, positions for the smaller grid and other constants that such a graph made anew 0.06, resizing
-and patches 0.03, poses and their spread 0.02.
+and patches 0.03, poses and their spread 0.02. It warps in one kernel since, and is given these constants.
 
 Launched one by one, these kernels take a host longer than the GPU: `model.record()` launches them as one CUDA graph,
 and bulk prediction does so by itself. The patch embedding of the localizer is a matrix product instead of a
@@ -87,10 +87,10 @@ def one_view() -> str:
     head = ("classifier", "on", "precision", "mode", "batch", "bare, ms", "one view, ms", "ratio")
     words = (
         "Where the host is slower than the GPU, as with the Swin at batch 64 in this run, what is recorded costs next "
-        f"to nothing. {OTHER_RUNS} Each row in a process of its own, alone on the GPU. What was compiled here warped "
-        "by `grid_sample`, 0.11 of the 0.8 ms that the ViT adds at batch 64, and made its constants in every call, "
-        "0.06; it warps in one kernel since, and is given its constants, neither of which is measured yet. This CPU "
-        "has instructions for bfloat16, which `--precision bf16-mixed` of `train` and `predict` makes use of."
+        f"to nothing. {OTHER_RUNS} Each row in a process of its own, alone on the GPU. The Swin that was compiled here "
+        "warped by `grid_sample` and made its constants in every call; the ViT warped in one kernel and was given its "
+        "constants, without which it was 1.137 at batch 64. This CPU has instructions for bfloat16, which `--precision "
+        "bf16-mixed` of `train` and `predict` makes use of."
     )
     return "\n\n".join(["## One view", table(head, rows), words, *below])
 
@@ -207,23 +207,24 @@ def accuracy() -> str:
 
 def views() -> str:
     """One, several, and as many as needed."""
-    large, small, results = read("h200_auto_256"), read("h200_methods"), read_results(FOUND.parent, "moths-views")
-    assert large is not None and small is not None and results is not None
+    large, small, right = read("h200_auto_256"), read("h200_methods"), read("h200_auto_right")
+    results = read_results(FOUND.parent, "moths-views")
+    assert large is not None and small is not None and right is not None and results is not None
+    titles = {row.name: row.title for row in results.rows}
     rows = []
-    for row in ("four-1", "four-2", "four-4", "four-10-views", "four-belief", "four-eight", "four", "six"):
-        cells = [cell.orbits["roto-scale"] for cell in results.cells_of(row, "eu-moths")]
-        title = next(one.title for one in results.rows if one.name == row)
-        used = fmean(cell.views or 1.0 for cell in cells)
+    for row, found in right["rows"].items():
+        used = "–" if found["views"] is None else f"{found['views']:.1f}"
         cost = f"{large['rows'][row]['ratio']:.2f}×" if row in large["rows"] else "–"
-        upright, orbit = (100 * fmean(values) for values in zip(*((c.upright, c.mean) for c in cells), strict=True))
-        rows.append((title, f"{upright:.1f}", f"{orbit:.1f}", f"{used:.1f}", cost))
+        rows.append((titles[row], f"{found['upright']:.1f}", f"{found['orbit']:.1f}", used, cost))
     words = (
-        "EU-Moths, fold 1, 8 rotations × 3 scales, a ViT-S/14 at 196 pixels, three seeds, in bfloat16. “As many as "
-        "needed” is `auto`; it reads four images in ten again. The cost is that of the recorded model beside the bare "
+        f"{right['data']}, {right['orbit']}, a ViT-S/14 at 196 pixels, three seeds, in bfloat16. “As many as needed” "
+        "is `auto`; it reads four images in ten again. The cost is that of the recorded model beside the bare "
         f"classifier at batch {large['batch']}, with the weights of the first seed, in turns in one run. At batch "
         f"{small['batch']} a network of this size leaves the GPU waiting for the host, so that every further call of "
         "the classifier costs as much as the first however few images it is about: as many as needed cost "
-        f"{small['rows']['four']['ratio']:.2f}×. All views were interpolated bilinearly then."
+        f"{small['rows']['four']['ratio']:.2f}×, when further views were bilinear. Of the run that gave these "
+        "accuracies their means were kept; [the table of all rows](results.md#eu-moths-how-far-apart-the-views-are-and-"
+        "how-many-validation-fold) is of one before, when further views were bilinear."
     )
     head = ("views", "upright, %", "orbit, %", "views on average", f"cost, batch {large['batch']}")
     command = (
@@ -244,7 +245,8 @@ def on_test_photos() -> str:
     numbers = (1, 2, 4, 8, 16)
     probable, random = (", ".join(right(f"{line}-{count}") for count in numbers) for line in ("probable", "random"))
     return (
-        f"On the test photos, where nothing was chosen, as many as needed are right on {right('tokenstn')} %; the most "
+        "On the test photos, where nothing was chosen, as many as needed, further ones bilinear, are right on "
+        f"{right('tokenstn')} %; the most "
         f"probable {', '.join(map(str, numbers))} on {probable}; as many drawn at random on {random} "
         "([results](results.md#accuracy-against-views))."
     )
