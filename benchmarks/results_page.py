@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -24,7 +25,7 @@ from tokenstn.benchmark.files import read_experiment
 from tokenstn.evaluation.bench_results import UPRIGHT, BenchResults, Cell, DataIdentity, OrbitScores, Row
 from tokenstn.reports.bench import read_bench, render_bench
 from tokenstn.reports.bench_pages import markdown, markdown_table
-from tokenstn.reports.bench_tables import BenchTable, Entry, bench_tables
+from tokenstn.reports.bench_tables import BenchTable, Entry, bench_table
 from tokenstn.reports.numbers import bare_points, decimal, percent
 from tokenstn.reports.trust import BARE_CONFIDENCE, uncertainty_title
 
@@ -221,10 +222,16 @@ def read(found: Path, name: str) -> BenchResults | None:
     path = found / f"{name}.json"
     if not path.exists():
         return None
-    results = read_bench(path)
+    results = _read(path, path.stat().st_mtime_ns)
     if results.experiment != name:
         raise ValueError(f"{path} holds the results of {results.experiment}, not of {name}")
     return results
+
+
+@cache
+def _read(path: Path, changed: int) -> BenchResults:
+    """Several pages show the same experiment, and a file of some megabytes takes a second."""
+    return read_bench(path)
 
 
 def not_yet(experiment: Experiment) -> str:
@@ -401,7 +408,7 @@ def headline(found: Path, whole: str = "[full tables](docs/results.md)") -> str:
 
 def entry(results: BenchResults, data: str, column: str, row: str) -> Entry:
     """What the full table has for a row and a column; nothing for a row that the experiment does not have."""
-    table = bench_tables(results)[[one.name for one in results.data].index(data)]
+    table = bench_table(results, data)
     rows, row = [one.name for one in results.rows], NAMED_OTHERWISE.get(results.experiment, {}).get(row, row)
     if row not in rows:
         return Entry()
@@ -420,7 +427,7 @@ def compared(found: Path) -> str:
     results = read(found, "moths-eu")
     if results is None:
         return not_yet(read_experiment("moths-eu"))
-    table = bench_tables(results)[0]
+    table = bench_table(results, results.data[0].name)
     shown = (UPRIGHT, *(orbit.name for orbit in results.orbits), "trained")
     wanted = [column for column, name in enumerate(table.columns) if name in shown]
     by_orbit = table.columns.index(results.orbits[0].name)

@@ -138,7 +138,8 @@ def test_methods_and_data_that_a_run_left_out_are_empty_rows_with_the_reason(pag
     assert set(line.removeprefix("| Head-STN |")) == set(" |–")
     (remark,) = (line for line in table.splitlines() if line.endswith(": not run, left out of this run"))
     assert "Head-STN, " in remark, "rows with the same reason share a line"
-    assert "- not run: there is no o.zip" in text.split("### Other moths")[1]
+    absent = text.split("### Not at hand")[1]
+    assert "| Other moths | – |" in absent and "- Other moths not run: there is no o.zip" in absent
 
 
 def test_uncertainty_controls_and_collapse_of_the_reference_row(page, found):

@@ -119,6 +119,16 @@ def test_numbers_of_a_paper_stand_in_a_column_of_their_own_and_are_never_bold(re
     assert not any(line[place].bold for line in table.entries)
 
 
+def test_data_that_were_not_at_hand_share_a_table_with_what_a_paper_reports_of_them(results):
+    third = replace(results.data[1], name="third", title="Third moths", missing="there is no t.zip")
+    told = {"other": {"turns": {"stn": 94.9}}, "third": {"turns": {"bare": 61.2}}}
+    measured, absent = bench_tables(replace(results, data=(*results.data, third), reported=told))
+    assert measured.title == "Moths" and absent.names == ("Other moths", "Third moths")
+    assert absent.columns == ("measured", f"STN, turns ({REPORTED})", f"vanilla_1 & co, turns ({REPORTED})")
+    assert [[cell.text for cell in line] for line in absent.entries] == [["–", "94.9", "–"], ["–", "–", "61.2"]]
+    assert absent.remarks[1] == "Third moths not run: there is no t.zip"
+
+
 def test_a_seed_that_failed_is_said(results):
     fewer = replace(results, cells=tuple(c for c in results.cells if (c.row, c.seed) != ("stn", 1)))
     line = bench_tables(fewer)[0].entries[1]
@@ -132,7 +142,7 @@ def test_the_page_has_the_command_the_failures_and_what_is_missing(results):
         "never: not run, not built", "not run: there is no o.zip", "2 retrained seeds (0, 1)", "abababababab",
     ):  # fmt: skip
         assert part in page, part
-    lines = page.split("## Moths")[1].split("## Other moths")[0].splitlines()
+    lines = page.split("## Moths")[1].split("## Not at hand")[0].splitlines()
     assert {line.count("|") for line in lines if line.startswith("|")} == {12}  # as many places in every line
 
 

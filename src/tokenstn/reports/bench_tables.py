@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from tokenstn.evaluation.bench_results import UPRIGHT, BenchResults, Row
+from tokenstn.evaluation.bench_results import UPRIGHT, BenchResults, DataIdentity, Row
 from tokenstn.reports.bench_columns import column_values, how_trained
 from tokenstn.reports.numbers import NONE, bare_points, big, duration
 
@@ -43,8 +43,10 @@ class BenchTable:
 
 
 def bench_tables(results: BenchResults) -> list[BenchTable]:
-    """A table for each data set, also for one that was not at hand."""
-    return [_table(results, data.name) for data in results.data]
+    """A table for each data set; those that were not at hand share the last one, a row each."""
+    measured = [bench_table(results, data.name) for data in results.data if data.missing is None]
+    absent = [data for data in results.data if data.missing is not None]
+    return [*measured, *([_not_at_hand(results, absent)] if absent else [])]
 
 
 def default_columns(results: BenchResults) -> tuple[str, ...]:
@@ -53,15 +55,13 @@ def default_columns(results: BenchResults) -> tuple[str, ...]:
     return (UPRIGHT, *orbits, f"{first}.difference", "fixed", "broken", "parameters", TRAINED)
 
 
-def _table(results: BenchResults, data: str) -> BenchTable:
+def bench_table(results: BenchResults, data: str) -> BenchTable:
+    """Every row on one data set."""
     identity = next(one for one in results.data if one.name == data)
     columns = results.columns or default_columns(results)
     reported = results.reported.get(data, {})
-    told = {name for numbers in reported.values() for name in numbers}
-    # of data that are not at hand, what a paper reports is all that there is to show
-    rows = [row for row in results.rows if identity.missing is None or not told or row.name in told]
     lines = []
-    for row in rows:
+    for row in results.rows:
         measured = [_entry(results, row, data, column) for column in columns]
         lines.append(measured + [_reported(reported[column].get(row.name)) for column in reported])
     for place, column in enumerate(columns):
@@ -70,9 +70,30 @@ def _table(results: BenchResults, data: str) -> BenchTable:
     return BenchTable(
         identity.title,
         tuple(headings),
-        tuple(row.title for row in rows),
+        tuple(row.title for row in results.rows),
         tuple(tuple(line) for line in lines),
-        tuple(_remarks(results, data, identity.missing)),
+        tuple(_remarks(results, data)),
+    )
+
+
+def _not_at_hand(results: BenchResults, absent: Sequence[DataIdentity]) -> BenchTable:
+    """Of data that nothing was measured on, what a paper reports is all that there is to show."""
+    titles = {row.name: row.title for row in results.rows}
+    told = {
+        data.name: {
+            f"{titles.get(name, name)}, {_heading(column)} ({REPORTED})": number
+            for column, numbers in results.reported.get(data.name, {}).items()
+            for name, number in numbers.items()
+        }
+        for data in absent
+    }
+    columns = tuple(dict.fromkeys(column for numbers in told.values() for column in numbers))
+    return BenchTable(
+        "Not at hand",
+        ("measured", *columns),
+        tuple(data.title for data in absent),
+        tuple((Entry(), *(_reported(told[data.name].get(column)) for column in columns)) for data in absent),
+        tuple(f"{data.title} not run: {data.missing}" for data in absent),
     )
 
 
@@ -137,10 +158,7 @@ def _heading(column: str) -> str:
     return f"{orbit}, {part}" if part in SHARES else named.get(column, column)
 
 
-def _remarks(results: BenchResults, data: str, missing: str | None) -> Iterable[str]:
-    if missing is not None:
-        yield f"not run: {missing}"
-        return
+def _remarks(results: BenchResults, data: str) -> Iterable[str]:
     without: dict[str, list[str]] = {}
     for row in results.rows:
         if row.missing is not None:
