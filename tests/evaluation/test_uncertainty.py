@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from tokenstn.evaluation.bootstrap import cluster_bootstrap
+from tests.evaluation.general_bootstrap import cluster_bootstrap
 from tokenstn.evaluation.selective import Ranking, aurc, auroc, excess_aurc
 from tokenstn.evaluation.uncertainty import Combination, combine, halves, uncertainty_scores
 

@@ -1,7 +1,7 @@
 """Rows against the reference on the same images: paired image by image, over all seeds, clustered by image.
 
 Copies of an image succeed and fail together, and so do they for all seeds: whole images (or groups of them, where the
-data have groups) are drawn for the interval. It says how sure the difference is for these trained models on other
+data have groups) are what the interval counts. It says how sure the difference is for these trained models on other
 images; how much it depends on the training is what ``by_seed`` shows.
 """
 
@@ -15,7 +15,7 @@ import torch
 from tokenstn.benchmark.scores import file_name
 from tokenstn.evaluation.answers_file import KeptAnswers, load_answers
 from tokenstn.evaluation.bench_results import UPRIGHT, Comparison
-from tokenstn.evaluation.bootstrap import paired_difference
+from tokenstn.evaluation.intervals import paired_difference
 
 
 def answers_of(folder: Path, orbit: str) -> KeptAnswers | None:

@@ -24,7 +24,6 @@ from tokenstn.system.files import write_bytes
 
 ANSWERS = "answers.npz"
 FORMAT = 1
-ANSWERERS = ("bare", "rectified")
 KEYS = ("format", "rows", "clusters", "labelled", "shape", "bare_correct", "bare_predicted")
 SMALLEST = (np.uint8, np.uint16, np.int32, np.int64)  # the first type that holds all classes is taken
 

@@ -1,7 +1,7 @@
 """Evaluations side by side: whether they may be compared, and by how much they differ, with an interval.
 
-Both sides answered on the same images, so the difference is taken image by image and whole images, or groups of them,
-are drawn for its interval. Where the answers were not kept, only the two intervals are known; their combination holds
+Both sides answered on the same images, so the difference is taken image by image, and whole images, or groups of them,
+are what its interval counts. Where the answers were not kept, only the two intervals are known; their combination holds
 for independent images and is wider.
 """
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from tokenstn.evaluation.answers_file import KeptAnswers, KeptResponses
-from tokenstn.evaluation.bootstrap import paired_difference
+from tokenstn.evaluation.intervals import paired_difference
 from tokenstn.evaluation.results import Evaluation, Interval, Scores
 
 FIRST_SIGNS = 8  # of a checksum, enough to tell two apart
@@ -66,20 +66,20 @@ def answerers_of(name: str, evaluation: Evaluation, kept: KeptAnswers | None) ->
     return found
 
 
-def over_the_orbit(one: Compared, reference: Compared, seed: int = 0) -> Difference:
+def over_the_orbit(one: Compared, reference: Compared) -> Difference:
     """By how much the accuracy over the orbit differs; without labels, the share of moved copies with one answer."""
     a, b = one.scores, reference.scores
     if a.mean is None or b.mean is None:
-        return _difference(a.consistency - b.consistency, _agreement(one), _agreement(reference), None, seed)
-    return _difference(a.mean - b.mean, _right(one), _right(reference), _unpaired(a.mean_ci, b.mean_ci), seed)
+        return _difference(a.consistency - b.consistency, _agreement(one), _agreement(reference), None)
+    return _difference(a.mean - b.mean, _right(one), _right(reference), _unpaired(a.mean_ci, b.mean_ci))
 
 
-def upright(one: Compared, reference: Compared, seed: int = 0) -> Difference | None:
+def upright(one: Compared, reference: Compared) -> Difference | None:
     """By how much the accuracy on images as they come differs; None without labels."""
     a, b = one.scores.upright, reference.scores.upright
     if a is None or b is None:
         return None
-    return _difference(a - b, _right(one, elements=1), _right(reference, elements=1), None, seed)
+    return _difference(a - b, _right(one, elements=1), _right(reference, elements=1), None)
 
 
 class _Sample(NamedTuple):
@@ -89,14 +89,12 @@ class _Sample(NamedTuple):
     clusters: Tensor
 
 
-def _difference(
-    value: float, mine: _Sample | None, theirs: _Sample | None, unpaired: Interval | None, seed: int
-) -> Difference:
+def _difference(value: float, mine: _Sample | None, theirs: _Sample | None, unpaired: Interval | None) -> Difference:
     if mine is None or theirs is None or mine.values.shape != theirs.values.shape:
         return Difference(value, unpaired, False)
     # by group where one of the two knows groups
     clusters = min(mine.clusters, theirs.clusters, key=lambda clusters: len(clusters.unique()))
-    return Difference(value, paired_difference(mine.values, theirs.values, clusters, seed=seed), True)
+    return Difference(value, paired_difference(mine.values, theirs.values, clusters), True)
 
 
 def _right(who: Compared, elements: int | None = None) -> _Sample | None:

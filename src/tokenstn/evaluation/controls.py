@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tokenstn.evaluation.answers import is_labelled, judge, numbered
+from tokenstn.evaluation.intervals import standard_error
 from tokenstn.evaluation.method import Method, Sampling, Views
 from tokenstn.evaluation.orbit import device_of
 from tokenstn.evaluation.photos import Photos, posed_inputs
@@ -26,7 +27,8 @@ from tokenstn.models import Preprocessing
 
 LARGEST_GAP = 0.01
 SURE = 1.96  # standard errors that a gap has to exceed, before it is more than chance
-QUARTERS = (0, 90, 180, 270)
+UNTURNED = "unturned"  # what the answers of the others agree with
+QUARTERS = (90, 180, 270)
 DIAGONALS = (45, 135, 225, 315)  # where the seams are
 
 
@@ -39,7 +41,7 @@ def run_controls(
     sampling: Sampling = "probable",
     device: torch.device | str | None = None,
 ) -> tuple[Control, ...]:
-    """The controls over some hundred photos (``load_photos``), at four rotations each.
+    """The controls over some hundred photos (``load_photos``), at three or four rotations each.
 
     Shares are accuracies over the labelled images. Without labels they are consistencies: how often the class is that
     of the image as it comes; the controls' names say so.
@@ -93,7 +95,8 @@ def centre_square(photo: Tensor) -> Tensor:
 def _circumstances(squares: list[Tensor], preprocessing: Preprocessing, model: Method) -> Iterator[tuple[str, Tensor]]:
     """(name, inputs) of every circumstance and rotation, the unturned images first."""
     upright = torch.eye(3, dtype=torch.float64)
-    for quarter, degrees in enumerate(QUARTERS):
+    yield UNTURNED, posed_inputs(squares, upright, preprocessing, device=squares[0].device)
+    for quarter, degrees in enumerate(QUARTERS, start=1):
         exact = [square.rot90(-quarter, (-2, -1)) for square in squares]  # clockwise, as a positive angle looks
         yield "exact", posed_inputs(exact, upright, preprocessing, device=squares[0].device)
         yield "quarters", _turned(squares, degrees, preprocessing)
@@ -205,18 +208,3 @@ def _control(comparison: _Comparison, shares: dict[str, Tensor], clusters: Tenso
             f"{comparison.name}: {accuracy:.1%} {what} against {wanted:.1%} for {comparison.against}{apart}{said}"
         ),
     )
-
-
-def standard_error(values: Tensor, clusters: Tensor) -> float:
-    """Of the mean of values ``(n,)``, of which those with the same number in ``clusters (n,)`` are not independent.
-
-    >>> values = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    >>> round(standard_error(values, torch.arange(4)), 4), round(standard_error(values, torch.tensor([0, 0, 1, 1])), 4)
-    (0.6455, 1.0)
-    """
-    names, places = clusters.unique(return_inverse=True)
-    if len(names) < 2:
-        return math.inf
-    away = values.double() - values.double().mean()
-    sums = torch.zeros(len(names), dtype=torch.float64).index_add(0, places, away)
-    return math.sqrt(sums.square().sum().item() * len(names) / (len(names) - 1)) / len(values)

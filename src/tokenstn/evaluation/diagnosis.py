@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers
-from tokenstn.evaluation.bootstrap import paired_difference
+from tokenstn.evaluation.intervals import paired_difference
 from tokenstn.evaluation.remedy import LOW_ALREADY, SAME_ANSWER, is_low, train_command
 from tokenstn.evaluation.results import Evaluation, Interval
 from tokenstn.geometry import Group
@@ -94,7 +94,6 @@ def needed_for_diagnosis(group: Group) -> Group:
 def diagnose_answers(
     evaluation: Evaluation,
     answers: Answers,
-    seed: int = 0,
     *,
     remedy: Remedy | None = None,
     in_python: bool = False,
@@ -111,9 +110,7 @@ def diagnose_answers(
     at = {"turned": angles, "scaled": scales}
     if not any(bool(which.any()) for which in kinds.values()):
         kinds, at = {"moved": torch.arange(len(angles)) > 0}, {"moved": torch.arange(len(angles)).double()}
-    losses = {
-        name: _loss(name, which, at[name], evaluation, answers, seed) for name, which in kinds.items() if which.any()
-    }
+    losses = {name: _loss(name, which, at[name], evaluation, answers) for name, which in kinds.items() if which.any()}
     steps = _next_steps(losses, evaluation, answers, limited)
     wanted = _remedy(losses, evaluation, remedy, in_python)
     return Diagnosis(
@@ -126,14 +123,14 @@ def diagnose_answers(
     )
 
 
-def _loss(name: str, which: Tensor, at: Tensor, evaluation: Evaluation, answers: Answers, seed: int) -> Loss:
+def _loss(name: str, which: Tensor, at: Tensor, evaluation: Evaluation, answers: Answers) -> Loss:
     scores, known = evaluation.bare, answers.labelled
     agreement, confidence = torch.tensor(scores.consistency_by_element), torch.tensor(scores.confidence_by_element)
     drop, worst = None, agreement
     if scores.by_element is not None:
         right = answers.bare.right[:, known]
         moved = right[which]
-        drop = paired_difference(right[:1].expand_as(moved), moved, answers.clusters[known], seed=seed)
+        drop = paired_difference(right[:1].expand_as(moved), moved, answers.clusters[known])
         worst = torch.tensor(scores.by_element)
     place = int(torch.where(which, worst, torch.inf).argmin())
     return Loss(
@@ -181,7 +178,7 @@ def _sentence(loss: Loss) -> str:
     verb = "loses" if points >= 0 else "gains"
     digits = 0 if abs(points) >= 10 else 1
     said = f"{verb} {abs(points):.{digits}f} ± {half:.{digits}f} points when {loss.moved}"
-    worst = f"; worst at {where}" if loss.drop.value or half else ""
+    worst = f"; worst at {where}" if loss.drop.value else ""
     return f"{said}{worst}; {agrees}"
 
 
@@ -212,6 +209,8 @@ def _next_steps(losses: dict[str, Loss], evaluation: Evaluation, answers: Answer
             steps.append("mind the warning before you call it robust")
         elif is_low(evaluation):
             steps.append(LOW_ALREADY)
+        elif any(loss.drop is not None and loss.drop.high > WIDE for loss in losses.values()):
+            steps.append(f"{evaluation.images} images are too few to call it robust: some points may be lost unseen")
         else:
             steps.append(f"it needs no rectifier for these movements; other groups can be tried: {', '.join(others)}")
     elif evaluation.rectified is not None and evaluation.rectified.mean is not None:

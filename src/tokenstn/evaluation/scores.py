@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers, Responses
-from tokenstn.evaluation.bootstrap import share_interval
 from tokenstn.evaluation.calibration import calibration
 from tokenstn.evaluation.classification import discrimination
 from tokenstn.evaluation.consistency import consistency
 from tokenstn.evaluation.entropy import entropy_by_class
 from tokenstn.evaluation.flips import flips
+from tokenstn.evaluation.intervals import share_interval
 from tokenstn.evaluation.results import ClassEntropy, Flips, Scores, UncertaintyScore
 from tokenstn.evaluation.uncertainty import DRAWS, combine, halves, uncertainty_scores
 from tokenstn.models.combination import named_uncertainties

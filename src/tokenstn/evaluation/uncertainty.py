@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tokenstn.evaluation.bootstrap import percentile_interval, resampled_weights
+from tokenstn.evaluation.intervals import percentile_interval, resampled_weights
 from tokenstn.evaluation.results import UncertaintyScore
 from tokenstn.evaluation.selective import (
     Ranking,

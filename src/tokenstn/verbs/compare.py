@@ -22,7 +22,7 @@ class CompareResult:
     out: Path | None
 
 
-def compare(runs: list[str], out: str | None = None, overwrite: bool = False, seed: int = 0) -> CompareResult:
+def compare(runs: list[str], out: str | None = None, overwrite: bool = False) -> CompareResult:
     """Compare runs, or evaluations, of the same images: a table, and differences to the first with 95 % intervals.
 
     Example: tokenstn compare runs/a/evaluation/photos-test-rotation16 runs/b/evaluation/photos-test-rotation16
@@ -31,7 +31,6 @@ def compare(runs: list[str], out: str | None = None, overwrite: bool = False, se
         runs: two or more folders that tokenstn evaluate or tokenstn train wrote.
         out: a folder for comparison.csv and the figure; nothing is written when left out.
         overwrite: replace a comparison that is there.
-        seed: of the bootstrap.
     """
     from tokenstn.evaluation import comparison
     from tokenstn.reports import comparison_plot, write_comparison
@@ -58,8 +57,8 @@ def compare(runs: list[str], out: str | None = None, overwrite: bool = False, se
     rows = []
     for who in compared:
         itself = who is reference
-        orbit = None if itself else comparison.over_the_orbit(who, reference, seed)
-        upright = None if itself else comparison.upright(who, reference, seed)
+        orbit = None if itself else comparison.over_the_orbit(who, reference)
+        upright = None if itself else comparison.upright(who, reference)
         rows.append(_row(who, orbit, upright))
     first = evaluations[0]
     elements = f"{first.group}: {len(first.elements):,} elements"

@@ -114,7 +114,6 @@ def diagnose(
     diagnosis = diagnose_answers(
         found.evaluation,
         found.answers,
-        seed,
         remedy=remedy,
         in_python=not isinstance(classifier, str | Path),
         limited=limit is not None and limit < chosen.count,

@@ -7,12 +7,13 @@ import pytest
 import torch
 from scipy import stats
 
-from tokenstn.evaluation.bootstrap import (
-    cluster_bootstrap,
+from tests.evaluation.general_bootstrap import cluster_bootstrap
+from tokenstn.evaluation.intervals import (
     cluster_mean_interval,
     paired_difference,
     resampled_weights,
     share_interval,
+    standard_error,
 )
 from tokenstn.evaluation.results import Interval
 from tokenstn.evaluation.selective import Ranking
@@ -80,6 +81,39 @@ def test_a_paired_difference_is_narrower_than_two_unpaired_ones():
     assert difference.high - difference.low < 0.1 * (unpaired.high - unpaired.low)
     right, other = torch.tensor([[True, False]]), torch.tensor([[False, False]])
     assert paired_difference(right, other, torch.arange(2)).value == 0.5
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 20])
+def test_a_difference_that_is_none_leaves_out_0_in_one_of_20_samples_however_few_clusters(count):
+    """Six copies of each image, which succeed or fail together."""
+    generator, found = torch.Generator().manual_seed(count), 0
+    for _ in range(400):
+        shift = 0.2 * torch.randn(count, generator=generator, dtype=torch.float64)
+        a = (0.5 + shift.clamp(-0.5, 0.5)).expand(6, count)
+        interval = paired_difference(a, torch.full_like(a, 0.5), torch.arange(count))
+        found += interval.low > 0 or interval.high < 0
+    assert found / 400 <= 0.08
+
+
+def test_one_cluster_or_answers_that_all_differ_alike_tell_little():
+    a, b = torch.tensor([[1.0, 1, 0]]), torch.tensor([[0.0, 1, 0]])
+    assert paired_difference(a, b, torch.zeros(3)) == Interval(pytest.approx(1 / 3), -1.0, 1.0)
+    same = paired_difference(a, a, torch.arange(3))
+    assert same.value == 0.0 and same.high == -same.low == pytest.approx(0.7076, abs=1e-4)  # 1 − 0.025^⅓
+    assert paired_difference(torch.ones(3), torch.zeros(3), torch.arange(3)).low == pytest.approx(0.2924, abs=1e-4)
+    many = paired_difference(torch.ones(1000), torch.ones(1000), torch.arange(1000))
+    assert 0 < many.high < 0.004
+
+
+def test_a_difference_has_the_interval_of_a_paired_t_test_and_of_the_bootstrap():
+    a, b = random(40), random(40, seed=1)
+    found = paired_difference(a, b, torch.arange(40))
+    wanted = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    uneven = torch.arange(3000) % 7 * 100 + torch.arange(3000) % 300  # clusters of unequal sizes
+    values = random(3000)
+    error = cluster_mean_interval(values, uneven, draws=4000)
+    assert 2 * 1.96 * standard_error(values, uneven) == pytest.approx(error.high - error.low, rel=0.06)
 
 
 def test_the_same_seed_gives_the_same_interval():
