@@ -92,7 +92,7 @@ def by_angle(evaluation: Evaluation, quantity: str) -> Plot:
     sizes = len(scales(evaluation.elements))
     over = f" Each point is the mean over {sizes} scales." if sizes > 1 else ""
     what = {"consistency": "Copies that get the answer of the image that was not moved. "}.get(quantity, "")
-    caption = f"{what}At 0° images are {evaluation.as_they_come}; angles run clockwise.{over}"
+    caption = f"{what}At 0° images are not turned; angles run clockwise.{over}"
     return Plot(f"{quantity}_by_angle", f"{title} by angle", figure, tuple(columns), _rows(table), caption)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from tokenstn.evaluation.remedy import LOW_ALREADY, SAME_ANSWER, is_low, train_command
 from tokenstn.evaluation.results import Element, Evaluation, Scores
 from tokenstn.reports.numbers import count, percent, points
 from tokenstn.reports.orbit import angles, scales
 
-ROBUST_LOSS = 0.02  # of accuracy, over the orbit
+ROBUST_LOSS = 0.02  # of accuracy, on moved images
 ROBUST_CONSISTENCY = 0.95
 
 
@@ -70,22 +71,33 @@ def headline(evaluation: Evaluation) -> str:
     if after is None:
         if bare.mean is None or bare.upright is None:
             return f"The classifier gives the same answer on {percent(bare.consistency)} of {moved} copies."
-        lost = bare.upright - bare.mean
+        lost = _lost(bare)
         if lost < ROBUST_LOSS and is_low(evaluation):
             seen = f"{percent(bare.upright)} of images {evaluation.as_they_come}"
             return f"The classifier is right on {seen}, which is low already."
         if lost < ROBUST_LOSS:
-            return f"The classifier hardly minds when images are {moved}: {points(-lost)} over the orbit."
+            return f"The classifier hardly minds when images are {moved}: {points(-lost)}."
         return f"The classifier loses {points(lost).lstrip('+')} when images are {moved}."
     if bare.mean is None or after.mean is None:
         return (
             f"Rectified, {percent(after.consistency)} of {moved} copies get the same answer; "
             f"bare, {percent(bare.consistency)} do."
         )
-    gain = after.mean - bare.mean
-    if gain <= 0:
-        return f"Rectification does not help here: {points(gain)} over {moved} copies."
-    return f"Rectification lifts accuracy on {moved} images from {percent(bare.mean)} to {percent(after.mean)}."
+    before, now = _moved(bare), _moved(after)
+    if now <= before:
+        return f"Rectification does not help here: {points(now - before)} over {moved} copies."
+    return f"Rectification lifts accuracy on {moved} images from {percent(before)} to {percent(now)}."
+
+
+def _moved(scores: Scores) -> float:
+    """Accuracy on moved images alone: the mean over the orbit has the unmoved ones in it, a half of the smallest."""
+    assert scores.by_element is not None
+    return fmean(scores.by_element[1:] or scores.by_element)
+
+
+def _lost(scores: Scores) -> float:
+    assert scores.upright is not None
+    return scores.upright - _moved(scores)
 
 
 def subline(evaluation: Evaluation) -> str:
@@ -118,7 +130,7 @@ def advice(evaluation: Evaluation) -> Advice:
         robust = (
             bare.consistency >= ROBUST_CONSISTENCY
             if bare.mean is None or bare.upright is None
-            else bare.upright - bare.mean < ROBUST_LOSS
+            else _lost(bare) < ROBUST_LOSS
         )
         if robust and SAME_ANSWER in evaluation.warnings:
             return Advice("Mind the warning before you call this robust.")
