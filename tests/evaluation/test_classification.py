@@ -101,6 +101,17 @@ def test_a_stream_gives_the_exact_counts_and_nearly_the_exact_auc(classes, skill
     same(stream.compute(), discrimination(p, target))
 
 
+def test_a_stream_orders_answers_of_a_very_sure_classifier():
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(5, (3000,), generator=generator)
+    logits = 25 * (torch.randn(3000, 5, generator=generator) + torch.eye(5)[target])
+    p = logits.softmax(1)
+    assert (p < 1e-12).float().mean() > 0.4
+    stream = OrbitDiscrimination(5)
+    stream.update(p, target)
+    same(stream.compute(), discrimination(p, target))
+
+
 def test_a_stream_of_several_labels_and_one_with_a_threshold():
     p, target = labels(900, 6)
     stream = OrbitDiscrimination(6, multi_label=True, threshold=0.3)

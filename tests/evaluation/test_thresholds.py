@@ -175,8 +175,19 @@ def test_images_that_have_chosen_something_do_not_calibrate():
     assert limits.of_pose.guarantee.images == 200 and limits.of_class.guarantee.images == 160
 
 
+def test_nor_do_other_images_of_their_groups():
+    groups = tuple(f"patient {number % 30}" for number in range(300))
+    answers = draw(300, torch.Generator().manual_seed(0), groups=groups)
+    first = torch.arange(300)[torch.arange(300) % 30 < 10]  # of ten patients; then one image of each of them
+    for chosen_by in (first, first[:10]):
+        limits = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3, chosen_by=chosen_by)
+        assert limits.of_pose is not None and limits.of_pose.guarantee.images == 20
+
+
 def test_a_promise_says_where_these_images_have_chosen_the_epoch():
     answers = draw(300, torch.Generator().manual_seed(0))
+    unknown = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3)
+    assert unknown.of_class is not None and "chosen by them" not in unknown.of_class.guarantee.assumptions
     for chosen, said in ((False, "neither trained nor chosen by them"), (True, "decided which epoch of it was kept")):
         found = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3, epoch_chosen=chosen)
         for part in (found.of_class, found.of_pose):

@@ -7,6 +7,8 @@ classes that were only answered, as scikit-learn does. Where nothing defines it,
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,8 +16,8 @@ from tokenstn.evaluation.results import Discrimination
 from tokenstn.evaluation.selective import auroc
 
 OPERATING_POINT = 0.5
-BINS = 1024
-LOGIT_RANGE = (-24.0, 17.0)  # logits of 4e-11 and of the largest float32 below 1
+BINS = 2048
+SMALLEST, LARGEST = 2.0**-126, 1 - 2.0**-24  # of the probabilities in float32: normal, and below 1
 
 
 def discrimination(
@@ -80,8 +82,8 @@ class OrbitDiscrimination:
             held.to(device) for held in (self._counts, self._all, self._positive)
         )
         self._counts += _counts(truth, answers)
-        low, high = LOGIT_RANGE
-        place = (torch.logit(scores.double(), eps=1e-12) - low) / (high - low)
+        low, high = math.log(SMALLEST), -math.log(1 - LARGEST)
+        place = (torch.logit(scores.double().clamp(SMALLEST, LARGEST)) - low) / (high - low)
         bins = (place * BINS).long().clamp(0, BINS - 1) + BINS * torch.arange(scores.shape[1], device=device)
         _add(self._all, bins, torch.ones_like(truth))
         _add(self._positive, bins, truth)

@@ -130,7 +130,7 @@ def threshold_grid(
     Args:
         uncertainty: any shape, of other images, such as the half that the combination was fitted on.
         images: n, how many calibration images there will be. The first threshold accepts about 1½ times as many of
-            them as could show the target risk without an error: with fewer, one unlucky error ends it.
+            them as could show the target risk without an error: fewer make a first step that is hard to take.
 
     >>> threshold_grid(torch.arange(1000), images=1000, target_risk=0.05, points=4).tolist()
     [87.0, 391.0, 695.0, 999.0]

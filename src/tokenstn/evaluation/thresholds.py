@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.evaluation.answers import Answers
-from tokenstn.evaluation.bootstrap import share_interval
+from tokenstn.evaluation.intervals import share_interval
 from tokenstn.evaluation.method import Views
 from tokenstn.evaluation.pose import pose_failed, scale_failed
 from tokenstn.evaluation.results import Evaluation, FlagScore, FlagScores
@@ -27,8 +27,11 @@ from tokenstn.models.thresholds import ClassThreshold, Guarantee, PoseThreshold,
 
 HAIR = 1e-6  # relative: grids stand above the values that they are made from, so that the rounding of another kernel
 # does not raise a flag on an answer that is exactly as certain as one of those, such as all of them without errors
-NOT_CHOSEN = " The model was neither trained nor chosen by them."
-CHOSEN_EPOCH = " The model was not trained on them, but their loss has decided which epoch of it was kept."
+EPOCH_CHOSEN = {  # what a promise adds, by whether the images it is calibrated on have chosen the epoch
+    None: "",
+    False: " The model was neither trained nor chosen by them.",
+    True: " The model was not trained on them, but their loss has decided which epoch of it was kept.",
+}
 LOST_TURN = "more than 30° from where the turning of the image puts them"
 LOST_ZOOM = "more than a factor of 1.1 from where the scaling of the image puts them"
 
@@ -44,7 +47,7 @@ def fit_thresholds(
     precision: str = "float32",
     seed: int = 0,
     chosen_by: Tensor | None = None,
-    epoch_chosen: bool = False,
+    epoch_chosen: bool | None = None,
 ) -> Thresholds:
     """Thresholds for a model from its answers on images that it was not trained on; ``sentences`` says what they mean.
 
@@ -59,8 +62,9 @@ def fit_thresholds(
         views, precision: how the answers were made; the flags will be given in such calls of such a model only.
         seed: of the halves and of the poses that are taken.
         chosen_by: rows ``(n,)`` in the table of images that something about the model was chosen by, as
-            ``AutoViews.sure`` is: they are the first half, and none of them calibrates. Drawn when None.
-        epoch_chosen: the loss on these images has decided which epoch of the training was kept, which the promise says.
+            ``AutoViews.sure`` is: they and their groups are the first half, which does not calibrate. Drawn when None.
+        epoch_chosen: whether the loss on these images has decided which epoch of the training was kept, which the
+            promise says; it says nothing of that when None, not known.
 
     Without labels there is no class part, without a moved rotation or scale no pose part. With too few images, or too
     many errors, no threshold meets the target and everything is flagged; without any error everything like the first
@@ -113,7 +117,7 @@ def with_flag_warnings(evaluation: Evaluation, thresholds: Thresholds | None) ->
 
 
 def _class_part(
-    answers: Answers, target: float, confidence: float, seed: int, chosen_by: Tensor | None, epoch_chosen: bool
+    answers: Answers, target: float, confidence: float, seed: int, chosen_by: Tensor | None, epoch_chosen: bool | None
 ) -> ClassThreshold | None:
     known = answers.labelled
     if not bool(known.any()):
@@ -135,7 +139,7 @@ def _pose_part(
     confidence: float,
     seed: int,
     chosen_by: Tensor | None,
-    epoch_chosen: bool,
+    epoch_chosen: bool | None,
 ) -> PoseThreshold | None:
     failed, failure = _pose_failures(answers, primitives)
     if failed is None or answers.poses is None:
@@ -152,7 +156,9 @@ def _pose_part(
 
 def _first_half(rows: Tensor, clusters: Tensor, seed: int, chosen_by: Tensor | None) -> Tensor:
     """Which images ``(N,)`` do not calibrate: a half of the clusters, or those that have chosen something before."""
-    return halves(len(clusters), seed, clusters) if chosen_by is None else torch.isin(rows, chosen_by)
+    if chosen_by is None:
+        return halves(len(clusters), seed, clusters)
+    return torch.isin(clusters, clusters[torch.isin(rows, chosen_by)])
 
 
 def _pose_failures(answers: Answers, primitives: tuple[Primitive, ...]) -> tuple[Tensor | None, str]:
@@ -175,7 +181,7 @@ def _calibrated(
     target: float,
     confidence: float,
     grouped: bool,
-    epoch_chosen: bool,
+    epoch_chosen: bool | None,
     seed: int,
 ) -> tuple[float | None, Guarantee]:
     """The threshold of uncertainties ``(E, N)``, with a grid from the first half ``(N,)`` and risks from the second."""
@@ -187,7 +193,7 @@ def _calibrated(
     grid = grid + HAIR * (1 + grid.abs())
     one = one_pose_per_image(len(uncertainty), len(chosen), seed), chosen
     found = risk_threshold(uncertainty[one], failed[one], target, grid, confidence, images=clusters[chosen])
-    words = found.assumptions + (CHOSEN_EPOCH if epoch_chosen else NOT_CHOSEN)
+    words = found.assumptions + EPOCH_CHOSEN[epoch_chosen]
     if grouped:
         words += " An image here is one random image of a group: the promise is for a random image of a new group."
     guarantee = Guarantee(
