@@ -341,8 +341,9 @@ def collapse(results: BenchResults) -> list[str]:
     ]
     if others:
         lines.append(
-            f"Of the other rows a pose collapsed with some seeds: {'; '.join(others)}. It is then the same whatever "
-            "an image shows, and what such a row gains it gains as a classifier."
+            f"Of the other rows a pose collapsed with some seeds: {'; '.join(others)}. It is then nearly the same "
+            "whatever an image shows, or at the end of its range for most images, and what such a row gains it gains "
+            "as a classifier."
         )
     return lines
 

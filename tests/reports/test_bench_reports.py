@@ -15,6 +15,8 @@ from tokenstn.evaluation.bench_results import (
     OrbitIdentity,
     OrbitScores,
     Row,
+    Try,
+    Tuning,
 )
 from tokenstn.evaluation.metrics_json import plain, restored
 from tokenstn.evaluation.results import ClassFlips, Cost, Flips, Interval
@@ -144,6 +146,15 @@ def test_the_page_has_the_command_the_failures_and_what_is_missing(results):
         assert part in page, part
     lines = page.split("## Moths")[1].split("## Not at hand")[0].splitlines()
     assert {line.count("|") for line in lines if line.startswith("|")} == {12}  # as many places in every line
+
+
+def test_the_page_says_who_was_tuned_and_over_which_orbit_and_what_images_were_judged(results):
+    tries = (Try({}, 0.5, "a"), Try({"views": 4}, 0.6, "b"))
+    tuned = replace(results, tries=2, tuning=(Tuning("stn", "moths", "shears", 0, tries, 1),))
+    page = markdown(replace(tuned, data=(replace(results.data[0], judged="val"),)))
+    assert "Tuning: up to 2 tries for a row, on validation images, with one seed; not tuned: vanilla_1" in page
+    assert "| accuracy over shears |" in page and "STN" not in page.split("not tuned: ")[1].split(".")[0]
+    assert "Moths: 100 validation; 3 classes; validation images sha256 abababababab" in page
 
 
 def test_latex_escapes_what_it_would_read_as_commands(results):

@@ -185,7 +185,9 @@ class Collector:
         if name in self.planner.missing:
             return DataIdentity(name, spec.title or name, spec.source, {}, {}, 0, self.planner.missing[name])
         images = self.planner.images(name)
-        return DataIdentity(name, spec.title or name, spec.source, images.counts, images.checksums, images.classes)
+        return DataIdentity(
+            name, spec.title or name, spec.source, images.counts, images.checksums, images.classes, judged=spec.judged
+        )
 
     def _classifiers(self, plans: Sequence[CellPlan]) -> tuple[ClassifierIdentity, ...]:
         found: dict[str, ClassifierIdentity] = {}

@@ -132,7 +132,10 @@ class Row:
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """A data set: images by split, their checksums; missing: why it is not at hand."""
+    """A data set: images by split, their checksums; missing: why it is not at hand.
+
+    judged: what the images really are that stand as "test" here, "val" where the experiment only chooses.
+    """
 
     name: str
     title: str
@@ -141,6 +144,7 @@ class DataIdentity:
     sha256: dict[str, str]
     classes: int
     missing: str | None = None
+    judged: str = "test"
 
 
 @dataclass(frozen=True)

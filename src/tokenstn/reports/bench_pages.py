@@ -79,11 +79,15 @@ def _about(results: BenchResults) -> str:
         lines.append(f"Orbit “{orbit.name}”: {orbit.group}, {count(orbit.angles)} {angle}{zoom}{extra}.")
     for data in results.data:
         if data.missing is None:
-            images = ", ".join(f"{count(number)} {split}" for split, number in data.images.items())
-            test = data.sha256.get("test", "")[:12]
-            lines.append(f"{data.title}: {images}; {count(data.classes)} classes; test images sha256 {test}….")
+            names = {"test": "validation" if data.judged == "val" else "test"}
+            images = ", ".join(f"{count(number)} {names.get(split, split)}" for split, number in data.images.items())
+            sha256 = f"{names['test']} images sha256 {data.sha256.get('test', '')[:12]}…"
+            lines.append(f"{data.title}: {images}; {count(data.classes)} classes; {sha256}.")
     if results.tries > 1:
-        lines.append(f"Tuning budget: {results.tries} tries for every row, on validation images, with one seed.")
+        tuned = {tuning.row for tuning in results.tuning if len(tuning.tries) > 1}
+        once = [row.title for row in results.rows if row.missing is None and row.name not in tuned]
+        left = f"; not tuned: {', '.join(once)}" if once else ""
+        lines.append(f"Tuning: up to {results.tries} tries for a row, on validation images, with one seed{left}.")
     if results.reported:
         lines.append(f"Columns “{REPORTED}”: {results.reported_source or 'numbers of the paper'}.")
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
@@ -96,7 +100,9 @@ def _about(results: BenchResults) -> str:
 
 
 def _tuning(results: BenchResults) -> str:
-    lines = ["## Tuning", "", "| | data | tried on validation images | accuracy over the orbit |", "|---|---|---|---|"]
+    orbits = dict.fromkeys(tuning.orbit for tuning in results.tuning)
+    head = f"| | data | tried on validation images | accuracy over {', '.join(orbits)} |"
+    lines = ["## Tuning", "", head, "|---|---|---|---|"]
     titles = {row.name: row.title for row in results.rows}
     for tuning in results.tuning:
         if len(tuning.tries) < 2:

@@ -102,6 +102,9 @@ def _entry(results: BenchResults, row: Row, data: str, column: str) -> Entry:
     if part == "difference":
         if row.name == results.reference:
             return Entry("reference") if results.cells_of(row.name, data) else Entry()
+        keys = _keys(results, row.name, data)
+        if keys and keys == _keys(results, results.reference, data):
+            return Entry("the same")  # setting: what was left out is not there with these data
         found = results.comparison(row.name, data, orbit)
         if found is None:
             return Entry()
@@ -127,6 +130,10 @@ def _entry(results: BenchResults, row: Row, data: str, column: str) -> Entry:
         spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
         return Entry(f"{mean:.3f}{spread}{few}", round(mean, 3))
     return Entry(f"{100 * mean:.1f}{spread}{few}", round(mean, 3))
+
+
+def _keys(results: BenchResults, row: str, data: str) -> set[str]:
+    return {cell.key for cell in results.cells_of(row, data) if cell.key}
 
 
 def _make_best_bold(lines: Sequence[list[Entry]], place: int, column: str) -> None:
