@@ -1,6 +1,7 @@
 """For every test: one thread, the same random numbers, no connection that leaves this machine, and names that examples
 in docstrings use without importing."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ outgoing.refuse(outgoing.TRIED.append)
 hypothesis.settings.register_profile("repeatable", derandomize=True)  # the same examples in every run
 hypothesis.settings.load_profile("repeatable")
 torch.set_num_threads(1)  # the tensors are small: more threads only wait for each other
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell ignores Ctrl-C for what it starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup() -> None:
