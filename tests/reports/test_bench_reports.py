@@ -131,6 +131,16 @@ def test_data_that_were_not_at_hand_share_a_table_with_what_a_paper_reports_of_t
     assert absent.remarks[1] == "Third moths not run: there is no t.zip"
 
 
+def test_a_row_that_comes_to_the_reference_is_called_the_same(results):
+    again = tuple(replace(cell, row="stn") for cell in results.cells if cell.row == "ours")
+    others = tuple(cell for cell in results.cells if cell.row != "stn")
+    table = bench_tables(replace(results, cells=(*others, *again)))[0]
+    place = table.columns.index("Δ turns")
+    assert {name: line[place].text for name, line in zip(table.names, table.entries, strict=True)} == {
+        "vanilla_1 & co": "–", "STN": "the same", "ours": "reference", "gone": "–", "never": "–",
+    }  # fmt: skip
+
+
 def test_a_seed_that_failed_is_said(results):
     fewer = replace(results, cells=tuple(c for c in results.cells if (c.row, c.seed) != ("stn", 1)))
     line = bench_tables(fewer)[0].entries[1]

@@ -102,9 +102,8 @@ def _entry(results: BenchResults, row: Row, data: str, column: str) -> Entry:
     if part == "difference":
         if row.name == results.reference:
             return Entry("reference") if results.cells_of(row.name, data) else Entry()
-        keys = _keys(results, row.name, data)
-        if keys and keys == _keys(results, results.reference, data):
-            return Entry("the same")  # setting: what was left out is not there with these data
+        if _right(results, row.name, data) == _right(results, results.reference, data) != {}:
+            return Entry("the same")  # with these data, its settings come to those of the reference
         found = results.comparison(row.name, data, orbit)
         if found is None:
             return Entry()
@@ -132,8 +131,13 @@ def _entry(results: BenchResults, row: Row, data: str, column: str) -> Entry:
     return Entry(f"{100 * mean:.1f}{spread}{few}", round(mean, 3))
 
 
-def _keys(results: BenchResults, row: str, data: str) -> set[str]:
-    return {cell.key for cell in results.cells_of(row, data) if cell.key}
+def _right(results: BenchResults, row: str, data: str) -> dict[tuple[int, str], object]:
+    """What was right in each pose and of each class, by seed and orbit."""
+    return {
+        (cell.seed, orbit): (scores.mean, scores.by_element, scores.by_class)
+        for cell in results.cells_of(row, data)
+        for orbit, scores in cell.orbits.items()
+    }
 
 
 def _make_best_bold(lines: Sequence[list[Entry]], place: int, column: str) -> None:
