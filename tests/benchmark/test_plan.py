@@ -11,7 +11,7 @@ from tokenstn.benchmark.plan import Planner, in_order
 from tokenstn.benchmark.tables import Place, describe, held, open_place
 from tokenstn.benchmark.tuning import tries_of
 from tokenstn.data import open_images
-from tokenstn.models import AutoViews
+from tokenstn.models import AutoViews, reading
 
 from ..data.pictures import picture
 from .tiny import TINY, rows, tiny
@@ -26,6 +26,15 @@ def planner(**changes) -> Planner:
 def cell(made: Planner, row: str = "stn", seed: int = 0, **changes):
     spec = made.experiment.methods[row].changed(changes, "here")
     return made.cell(row, spec, next(iter(made.experiment.data)), seed)
+
+
+def test_another_rule_of_what_is_read_trains_and_judges_ours_again(monkeypatch):
+    rows = ("tokenstn", "stn")
+    before = [cell(planner(), row) for row in rows]
+    monkeypatch.setattr(reading, "RULE", reading.RULE + 1)
+    ours, stn = (cell(planner(), row) for row in rows)
+    assert ours.cell.key != before[0].cell.key and ours.training.key != before[0].training.key
+    assert stn.cell.key == before[1].cell.key and ours.classifier.key == before[0].classifier.key
 
 
 def test_methods_of_a_seed_share_their_classifier_and_seeds_do_not():

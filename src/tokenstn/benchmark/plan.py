@@ -9,12 +9,12 @@ from typing import Any
 
 from tokenstn.baselines.registry import learns, options_of_method
 from tokenstn.benchmark.experiment import ClassifierSpec, Experiment, MethodSpec, OrbitSpec
-from tokenstn.benchmark.models import file_checksum
+from tokenstn.benchmark.models import READS_AS_USUAL, file_checksum
 from tokenstn.benchmark.settings import classifier_recipe, method_recipe, plain_options, plain_recipe
 from tokenstn.benchmark.tables import Images, Phase, describe, find_file
 from tokenstn.benchmark.task import Task, versions_that_matter
 from tokenstn.evaluation.bench_results import UPRIGHT
-from tokenstn.models import AutoViews
+from tokenstn.models import AutoViews, reading
 
 OF_THE_CALL = ("auto",)  # options that a training does not depend on: rows that differ in them share it
 
@@ -84,6 +84,8 @@ class Planner:
             "recipe": recipe,
             "upright": images.upright,
         }
+        if method in READS_AS_USUAL and reading.RULE > 1:  # the first rule has no number: cells were kept before it had
+            shared["reading"] = reading.RULE
         common: dict[str, Any] = {"place": images.place, "files": self._starts[data][1]}
         training = None
         if learns(method):
