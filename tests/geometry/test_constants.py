@@ -1,12 +1,15 @@
-"""Constants: made once, and safe to train with."""
+"""Constants: made once, safe to train with, and there for as long as somebody remembers where."""
 
+import threading
+import weakref
 from functools import partial
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tokenstn.geometry import Pose, warp
-from tokenstn.geometry.constants import constant, numbers, scalar
+from tokenstn.geometry.constants import constant, constants_used, numbers, scalar
 
 
 def test_a_constant_is_made_once_for_each_dtype():
@@ -36,6 +39,60 @@ def test_what_was_first_used_in_inference_mode_can_be_trained_with():
     angle = torch.tensor([0.3], requires_grad=True)
     warp(images, Pose.of(rotation=angle).matrix, validate=False).sum().backward()
     assert angle.grad is not None and angle.grad.abs().item() > 0
+
+
+def test_what_was_first_used_among_fake_tensors_can_be_computed_with_later():
+    real = torch.rand(1, 1, 19, 23)  # a size that no other test has looked at
+
+    def turned(images: torch.Tensor) -> torch.Tensor:
+        return warp(images, Pose.of(rotation=torch.full((1,), 0.3), scale=1.53).matrix, validate=False)
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        for images in (torch.rand(1, 1, 19, 23), mode.from_tensor(real), real):
+            assert isinstance(turned(images), FakeTensor) and turned(images).shape == real.shape
+    assert not isinstance(turned(real), FakeTensor) and bool(turned(real).isfinite().all())
+    fake = FakeTensorMode().from_tensor(torch.tensor([0.3]))  # also for one that has left its mode
+    assert isinstance(Pose.of(rotation=fake, scale=1.53, translation=(0.1, 0.7)).matrix, FakeTensor)
+    with FakeTensorMode():  # also where they were made before
+        assert turned(torch.rand(1, 1, 19, 23)).shape == real.shape
+
+
+def place(number: int, device: torch.device) -> torch.Tensor:
+    return torch.full((2,), number, device=device)
+
+
+def crowd_out() -> None:
+    """Asks for more constants than are kept."""
+    for number in range(1000, 1300):
+        constant(place, number, like=torch.zeros(()))
+
+
+def test_a_constant_that_is_used_in_a_block_lives_as_long_as_its_list():
+    like = torch.zeros(())
+    constant(place, 1, like=like)
+    with constants_used() as used, constants_used() as inner:
+        kept = weakref.ref(constant(place, 1, like=like))  # also one that was there before
+    assert len(inner) == 1 and used == []
+    left = weakref.ref(constant(place, 2, like=like))
+    crowd_out()
+    assert kept() is not None and left() is None
+    inner.clear()
+    assert kept() is None
+
+
+def test_constants_that_other_threads_use_meanwhile_are_theirs():
+    with constants_used() as used:
+        thread = threading.Thread(target=crowd_out)
+        thread.start()
+        thread.join()
+    assert used == []
+
+
+def test_poses_of_any_number_push_no_constant_out():
+    kept = weakref.ref(constant(place, 3, like=torch.zeros(())))
+    for number in range(300):
+        Pose.of(rotation=0.01 * number, scale=1 + 0.01 * number, translation=(0.01 * number, 0.02 * number))
+    assert kept() is not None
 
 
 @pytest.mark.parametrize("compiling", [False, True])

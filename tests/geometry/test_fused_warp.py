@@ -24,6 +24,7 @@ CASES = [
     ((17, 30), (12, 21), "float32", 1e-4),
     ((31, 14), (31, 14), "bfloat16", 2**-6),
     ((1, 1), (3, 2), "float16", 1e-6),
+    ((17, 30), (40, 33), "float32", 1e-4),  # more pixels than one program makes
 ]
 
 
@@ -66,6 +67,18 @@ def in_the_interpreter(code: str) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
 def test_the_kernel_is_the_plain_warp_in_the_interpreter():
     in_the_interpreter("assert all(largest_difference(case, 'cpu') <= CASES[case][-1] for case in range(len(CASES)))")
+
+
+@needs_triton
+@pytest.mark.parametrize(("views", "size"), [(70_000, (8, 8)), (1, (9_000, 9_000))], ids=["many views", "large"])
+def test_no_axis_of_the_grid_but_the_first_is_long(views, size):
+    """CUDA takes up to 65,535 programs along the others."""
+    from tokenstn.geometry import fused_warp
+
+    with mock.patch.object(fused_warp, "_warp_kernel", mock.MagicMock()) as kernel:
+        fused_warp.fused_warp(torch.empty(1, 1, 4, 4, device="meta"), torch.empty(1, views, 3, 3, device="meta"), size)
+    (first, *others) = kernel.__getitem__.call_args.args[0]
+    assert first * fused_warp.PIXELS >= views * size[0] * size[1] and all(axis <= 65_535 for axis in others)
 
 
 def compiled_operations() -> set[str]:

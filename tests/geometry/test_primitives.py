@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -154,6 +155,17 @@ def test_the_matrix_is_that_of_the_primitive_alone(primitive, value, linear):
     batch = value.expand(2, 3, *value.shape)
     torch.testing.assert_close(primitive.matrix(batch), expected.expand(2, 3, 3, 3))
     torch.testing.assert_close(primitive.matrix(batch), Pose.of(**{primitive.name: batch}).matrix)
+
+
+@pytest.mark.parametrize("bound", [3.14159, 3.1416, 3.142, float(np.float32(np.pi)), np.float32(np.pi)])
+def test_a_rotation_bound_that_is_nearly_pi_is_the_full_circle(bound):
+    assert Rotation(bound).full_circle and Rotation(bound) == Rotation()
+
+
+@pytest.mark.parametrize("bound", [3.15, 180])
+def test_a_rotation_bound_beyond_the_full_circle_is_told_its_name(bound):
+    with pytest.raises(ValueError, match=r"at most math\.pi rad"):
+        Rotation(bound)
 
 
 def test_only_the_whole_range_of_angles_is_a_full_circle():

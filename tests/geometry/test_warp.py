@@ -233,7 +233,40 @@ def test_a_mask_moves_as_the_image_with_nearest_does(dtype, inverse):
     torch.testing.assert_close(warp_mask(mask[:, 0], matrix, (18, 16), inverse=inverse), moved[:, 0])
 
 
-@pytest.mark.parametrize("label", [2**24 + 1, 2**31 - 1])
-def test_large_labels_survive(label):
-    mask = torch.full((1, 5, 5), label, dtype=torch.int64)
-    assert bool((warp_mask(mask, torch.eye(3)) == label).all())
+LARGE = [
+    *[(torch.int64, label) for label in (2**24 + 1, 2**31 - 1, 2**53 + 1, 2**63 - 1, -(2**63))],
+    *[(torch.uint32, label) for label in (2**24 + 1, 2**32 - 1)],
+    *[(torch.uint64, label) for label in (2**24 + 1, 2**53 + 1, 2**64 - 1)],
+]
+
+
+@pytest.mark.parametrize(("dtype", "label"), LARGE)
+def test_large_labels_survive(dtype, label):
+    mask = torch.full((1, 5, 5), label, dtype=dtype)
+    moved = warp_mask(mask, torch.eye(3))
+    assert moved.dtype == dtype and moved.flatten().tolist() == [label] * 25
+
+
+@pytest.mark.parametrize("padding", ["reflection", "zeros", "border"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint64])
+def test_integers_of_64_bits_are_read_where_floats_are(dtype, padding):
+    labels = torch.randint(0, 2**40, (2, 3, 15, 22), generator=torch.Generator().manual_seed(0))
+    for angle in (-2.8, -1.0, 0.3, 1.9, torch.pi / 2):  # a quarter turn reads on the edges of pixels
+        views = pose_matrix(rotation=angle, scale=1.6).expand(2, 3, 3, 3)
+        expected = warp(labels.double(), views, (18, 16), padding=padding, mode="nearest")
+        found = warp(labels.to(dtype), views, (18, 16), padding=padding, mode="nearest")
+        assert torch.equal(found.double(), expected)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_masks_of_64_bits_are_exported_for_any_number_of_images(strict):
+    class Mask(torch.nn.Module):
+        def forward(self, mask: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+            return warp_mask(mask, matrix)
+
+    masks, matrices = torch.randint(0, 2**40, (3, 9, 12)), pose_matrix(rotation=0.4, scale=1.2).expand(3, 3, 3)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(Mask(), (masks, matrices), dynamic_shapes=({0: batch}, {0: batch}), strict=strict)
+    for count in (1, 3):
+        expected = warp_mask(masks[:count], matrices[:count])
+        assert torch.equal(program.module()(masks[:count], matrices[:count]), expected)

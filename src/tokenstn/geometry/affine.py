@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from tokenstn.geometry.constants import numbers, scalar
+from tokenstn.geometry.constants import scalar
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Pose:
         like = next((v for v in (*given, translation) if isinstance(v, Tensor)), torch.tensor(0.0))
         like = like if like.is_floating_point() else like.float()
         scalars = [_as_given(v, like) for v in given]
-        shift = translation.to(like) if isinstance(translation, Tensor) else numbers(tuple(translation), like)
-        *parts, tx, ty = torch.broadcast_tensors(*scalars, shift[..., 0], shift[..., 1])
+        shift = translation.to(like).unbind(-1) if isinstance(translation, Tensor) else translation
+        *parts, tx, ty = torch.broadcast_tensors(*scalars, *(_as_given(part, like) for part in shift))
         # what is filled in is shared by all calls, and the pose belongs to the caller
         parts = [part if isinstance(v, Tensor) else part.clone() for part, v in zip(parts, given, strict=True)]
         return cls(*parts[:4], translation=torch.stack((tx, ty), -1), reflection=parts[4])

@@ -24,10 +24,12 @@ def fused_warp(images: Tensor, views: Tensor, size: tuple[int, int]) -> Tensor:
     count, (out_height, out_width) = views.shape[1], size
     seen = torch.empty(batch, count, channels, out_height, out_width, dtype=images.dtype, device=images.device)
     if seen.numel():
-        programs = (batch * count, triton.cdiv(out_height * out_width, PIXELS))
-        numbers = (*images.stride(), count, channels, height, width, out_height, out_width)
-        launched: Any = _warp_kernel[programs]  # Triton counts its arguments otherwise than pyright
-        launched(images, views.contiguous(), seen, *numbers, pixels=PIXELS)
+        parts = triton.cdiv(out_height * out_width, PIXELS)  # of each view
+        numbers = (*images.stride(), count, channels, height, width, out_height, out_width, parts)
+        # along one axis, because CUDA takes no more than 65,535 programs along the others
+        launched: Any = _warp_kernel[(batch * count * parts,)]  # Triton counts its arguments otherwise than pyright
+        with torch.cuda.device_of(images):  # Triton launches on the current GPU, wherever the images are
+            launched(images, views.contiguous(), seen, *numbers, pixels=PIXELS)
     return seen
 
 
@@ -57,10 +59,10 @@ def _reflected(place, length):
 @triton.jit
 def _warp_kernel(
     images, views, seen, image_stride, channel_stride, row_stride, column_stride,
-    count, channels, height, width, out_height, out_width, pixels: tl.constexpr,
+    count, channels, height, width, out_height, out_width, parts, pixels: tl.constexpr,
 ):  # fmt: skip
-    view = tl.program_id(0)
-    pixel = tl.program_id(1) * pixels + tl.arange(0, pixels)
+    view = tl.program_id(0) // parts
+    pixel = tl.program_id(0) % parts * pixels + tl.arange(0, pixels)
     inside = pixel < out_height * out_width
     shorter, out_shorter = tl.minimum(height, width), tl.minimum(out_height, out_width)
     # the centre of the pixel in the isotropic frame of the rectified image

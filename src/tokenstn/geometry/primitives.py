@@ -19,6 +19,8 @@ from torch.nn import functional as F
 
 from tokenstn.geometry.affine import Pose, compose
 
+NEARLY_PI = 1e-3  # radians: nobody means a seam that is this narrow by a bound such as 3.1416, or π in float32
+
 
 @dataclass(frozen=True)
 class Primitive:
@@ -44,9 +46,10 @@ class Primitive:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.bound <= self.largest_bound:
+            largest = "math.pi" if self.largest_bound == math.pi else f"{self.largest_bound:.7g}"
             raise ValueError(
                 f"{type(self).__name__}(bound={self.bound!r}): the bound of {self.name} must be above 0 and at most "
-                f"{self.largest_bound:.7g} {self.unit}; leave {self.name} out of the primitives to switch it off"
+                f"{largest} {self.unit}; leave {self.name} out of the primitives to switch it off"
             )
 
     @property
@@ -59,8 +62,8 @@ class Primitive:
         return self.bound * torch.tanh(u)
 
     def unsquash(self, value: Tensor) -> Tensor:
-        """The u of a value inside the range; ±∞ at its ends."""
-        return torch.atanh(value / self.bound)
+        """The u of a value inside the range; ±∞ at its ends and beyond."""
+        return torch.atanh((value / self.bound).clamp(-1, 1))
 
     def log_slope(self, u: Tensor) -> Tensor:
         """ln |d squash / du|, for densities of the bounded value."""
@@ -78,9 +81,9 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Rotation(Primitive):
-    """θ = bound · tanh u, clockwise.
+    """θ = bound · tanh u, clockwise. A bound that is π but for its rounding is the full circle.
 
-    >>> Rotation().range
+    >>> Rotation(bound=3.1416).range
     (-3.141592653589793, 3.141592653589793)
     """
 
@@ -90,6 +93,11 @@ class Rotation(Primitive):
     unit = "rad"
     identity = 0.0
     largest_bound = math.pi
+
+    def __post_init__(self) -> None:
+        if abs(self.bound - math.pi) < NEARLY_PI:
+            object.__setattr__(self, "bound", math.pi)
+        super().__post_init__()
 
     @property
     def full_circle(self) -> bool:
@@ -124,7 +132,8 @@ class Scale(Primitive):
         return torch.exp(-math.log(self.bound) * torch.tanh(u))
 
     def unsquash(self, value: Tensor) -> Tensor:
-        return torch.atanh((-torch.log(value) / math.log(self.bound)).clamp(-1, 1))  # rounding at the ends gave NaN
+        logarithm = torch.log(value.clamp_min(0))  # of less there is none
+        return torch.atanh((-logarithm / math.log(self.bound)).clamp(-1, 1))  # rounding at the ends gave NaN
 
     def log_slope(self, u: Tensor) -> Tensor:
         logarithm = -math.log(self.bound)

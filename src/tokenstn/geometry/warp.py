@@ -28,7 +28,8 @@ from tokenstn.geometry.tracing import compiling_to_run_here
 Padding = Literal["reflection", "zeros", "border"]
 Mode = Literal["bilinear", "bicubic", "nearest"]
 
-_WIDE = {torch.float64, torch.int32, torch.int64}  # what fp32 does not hold exactly
+_WIDE = {torch.float64, torch.int32, torch.int64, torch.uint32, torch.uint64}  # what fp32 does not hold exactly
+_WIDEST = {torch.int64, torch.uint64}  # nor float64
 
 
 def warp(
@@ -90,11 +91,13 @@ def warp(
             return sampled if matrix.ndim == 4 else sampled.squeeze(1)
         grid = _sampling_grid(views, (read_height, read_width), (height, width))
         # the views of an image are stacked along the height of one grid, so that each image is read in place
-        sampled = F.grid_sample(
-            images.to(precision), grid.flatten(1, 2), mode=mode, padding_mode=padding, align_corners=False
-        )
+        grid = grid.flatten(1, 2)
+        if mode == "nearest" and images.dtype in _WIDEST:
+            sampled = _nearest(images, grid, padding)
+        else:
+            sampled = F.grid_sample(images.to(precision), grid, mode=mode, padding_mode=padding, align_corners=False)
+            sampled = _to_dtype(sampled, images.dtype)
         sampled = sampled.unflatten(2, (views.shape[1], height)).movedim(2, 1)
-        sampled = _to_dtype(sampled, images.dtype)
     return sampled if matrix.ndim == 4 else sampled.squeeze(1)
 
 
@@ -196,6 +199,24 @@ def _sampling_grid(matrix: Tensor, size: tuple[int, int], output_size: tuple[int
     along_x, along_y, shift = columns.unbind(-2)
     # a column is made first, so that one operation alone is as large as the image
     return torch.addcmul(along_y * y[..., None] + shift, along_x, x[:, None])
+
+
+def _nearest(images: Tensor, grid: Tensor, padding: Padding) -> Tensor:
+    """The pixels themselves, of 64 bits each: images ``(B, C, H, W)`` at a grid ``(B, h, w, 2)`` → ``(B, C, h, w)``.
+
+    What is sampled are the numbers of rows and columns, which every float holds; the first is 1, and 0 is outside.
+    """
+    height, width = images.shape[-2:]
+    rows, columns = (torch.arange(1, side + 1, dtype=grid.dtype, device=grid.device) for side in (height, width))
+    numbered = torch.stack(torch.meshgrid(rows, columns, indexing="ij")).expand(images.shape[0], -1, -1, -1)
+    found = F.grid_sample(numbered, grid, mode="nearest", padding_mode=padding, align_corners=False).long()
+    row, column = found.unbind(1)
+    place = ((row - 1) * width + column - 1).clamp_min(0).flatten(1).unsqueeze(1)
+    unsigned = images.dtype == torch.uint64  # which gather does not know; an exported graph knows no view of bits
+    bits = images.view(torch.int64) if unsigned else images
+    pixels = bits.flatten(2).gather(2, place.expand(-1, images.shape[1], -1)).unflatten(2, row.shape[1:])
+    pixels = pixels.masked_fill(row.unsqueeze(1) == 0, 0)
+    return pixels.view(torch.uint64) if unsigned else pixels
 
 
 def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
