@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 import warnings
 
 import pytest
@@ -119,6 +120,21 @@ def test_the_prefix_follows_training_casting_and_copying():
     assert model.double().backbone.tokens(images.double()).dtype == torch.float64
 
 
+@pytest.mark.parametrize("name", ["timm ViT", "EVA02", "Swin", "torchvision ResNet", "CNN by hand", "Hugging Face ViT"])
+@pytest.mark.filterwarnings("ignore:.*cannot read images at half size", "ignore:.*cannot be cut at")
+@torch.no_grad()
+def test_a_pickled_model_reads_the_same_tokens_with_weights_of_its_own(name):
+    make, shared, _ = BACKBONES[name]
+    model = TokenSTN(make().eval(), primitives=ALL, shared=shared).eval()
+    images = images_for(model, 1)
+    again = pickle.loads(pickle.dumps(model))
+    before = model.backbone.tokens(images)
+    assert torch.equal(again.backbone.tokens(images), before)
+    shake(again.classifier)
+    assert not torch.allclose(again.backbone.tokens(images), before)
+    assert torch.equal(model.backbone.tokens(images), before)
+
+
 @torch.no_grad()
 def test_the_prefix_never_updates_batch_norm_statistics():
     model = TokenSTN(timm.create_model("resnet18", num_classes=5), primitives=ALL).train()
@@ -176,7 +192,7 @@ def test_the_localizer_reads_at_a_share_of_the_image():
     assert vit.backbone.reading_size(224, 224, 0.36) == (80, 80), "whole patches"
     assert vit.backbone.reading_size(224, 448, 0.5) == vit.backbone.reading_size(224, 448, None) == (112, 224)
     assert vit.localize(torch.randn(1, 3, 224, 224)).keys() == {"rotation", "scale"}
-    for share in (0.0, 1.5, -0.5, math.nan, 0, -5, (-3, 5)):
+    for share in (0.0, 1.5, -0.5, math.nan, 0, -5, (-3, 5), (32,), (0.5, 0.5), [32, 32], "0.5", True):
         with pytest.raises(ValueError, match="a share of the image in"):
             TokenSTN(PlainCNN(), shared="body", localization_size=share)
 

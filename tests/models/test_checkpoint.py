@@ -244,6 +244,22 @@ def test_a_checkpoint_without_weights_is_refused(tmp_path, content):
         tokenstn.convert(tmp_path / "w.pth", TINY)
 
 
+def test_a_checkpoint_that_holds_itself_is_refused(tmp_path):
+    content = {"epoch": 3}
+    content["model"] = {"state_dict": content}
+    torch.save(content, tmp_path / "w.pth")
+    with pytest.raises(ValueError, match="holds no weights"):
+        tokenstn.convert(tmp_path / "w.pth", TINY)
+
+
+def test_a_checkpoint_is_read_once(classifier, tmp_path, monkeypatch):
+    torch.save(classifier.state_dict(), tmp_path / "w.pth")
+    read, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda path, **options: (read.append(path), load(path, **options))[1])
+    tokenstn.convert(tmp_path / "w.pth", TINY)
+    assert read == [tmp_path / "w.pth"]
+
+
 @pytest.mark.parametrize(
     "arch", ["no_such_model", "hf-hub:timm/vit_tiny", "local-dir:/tmp", "torchvision/no_such", "../evil", ""]
 )
@@ -299,3 +315,11 @@ def test_the_report_of_equal_keys_fits():
 def test_a_long_report_is_cut():
     report = KeyReport.compare({f"layer{i}": torch.zeros(1) for i in range(100)}, {})
     assert str(report) == "100 missing: layer0, layer1, layer2, layer3, layer4 and 95 more"
+
+
+def test_a_preprocessing_for_other_channels_is_refused_before_anything_is_written(tmp_path):
+    torch.save(timm.create_model("resnet10t", num_classes=3).state_dict(), tmp_path / "weights.pth")
+    grey = tokenstn.Preprocessing((64, 64), (0.5,), (0.5,))
+    with pytest.raises(ValueError, match=r"have 1 number, and this resnet10t takes images of 3 channels.*Nothing was"):
+        tokenstn.convert(tmp_path / "weights.pth", "resnet10t", preprocessing=grey)
+    assert not (tmp_path / "weights").exists()

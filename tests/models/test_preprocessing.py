@@ -5,8 +5,10 @@ import math
 import pytest
 import timm
 import torch
+from PIL import Image
 
 from tokenstn import Preprocessing
+from tokenstn.data import fit
 from tokenstn.models.preprocessing import renormalise
 
 from .classifiers import PlainCNN
@@ -69,11 +71,39 @@ def test_a_timm_classifier_says_how_its_images_were_made():
     assert (found.crop_share, found.interpolation) == (expected["crop_pct"], expected["interpolation"])
 
 
-@pytest.mark.parametrize(("mode", "resize"), [("squash", "squash"), ("center", "crop"), (None, "crop")])
-def test_a_timm_classifier_says_whether_its_images_were_squashed(mode, resize):
-    classifier = timm.create_model("resnet18", pretrained_cfg_overlay={"crop_mode": mode} if mode else None)
+@pytest.mark.parametrize("photo", [(90, 150), (200, 120)], ids=["wide", "high"])
+@pytest.mark.parametrize(
+    ("mode", "share", "resize"),
+    [("squash", 1.0, "squash"), ("border", 1.0, "pad"), ("center", 1.0, "crop"), ("center", 0.875, "crop")],
+)
+def test_photos_come_to_lie_where_timm_puts_them(mode, share, resize, photo):
+    classifier = timm.create_model("test_resnet", pretrained_cfg_overlay={"crop_mode": mode, "crop_pct": share})
     found = Preprocessing.of(classifier, (64, 64))
-    assert found is not None and found.resize == resize
+    assert found is not None and (found.resize, found.crop_share) == (resize, share)
+    # ramps, whose values say what place of the photo a pixel shows
+    height, width = photo
+    down, across = torch.meshgrid(torch.linspace(0, 255, height), torch.linspace(0, 255, width), indexing="ij")
+    ramps = torch.stack((down, across, torch.zeros_like(down))).byte()
+    ours = fit(ramps, found.size, found.resize, found.crop_share, found.interpolation)
+    config = {**timm.data.resolve_data_config(model=classifier), "input_size": (3, 64, 64)}
+    transform = timm.data.create_transform(**config, normalize=False)
+    theirs = transform(Image.fromarray(ramps.permute(1, 2, 0).numpy()))
+    in_photo = theirs[2] == 0  # timm's border is of one colour, and not black
+    assert in_photo.float().mean() > 0.5
+    one_pixel = 255 / 64
+    assert ((ours[:2].int() - theirs[:2].int()).abs() * in_photo).max() <= one_pixel
+
+
+@pytest.mark.parametrize("mode", ["squash", "border"])
+def test_a_photo_that_is_not_cropped_is_seen_whole_and_the_value_says_so(mode):
+    overlay = {"crop_mode": mode, "crop_pct": 0.9}
+    found = Preprocessing.of(timm.create_model("test_resnet", pretrained_cfg_overlay=overlay), (64, 64))
+    assert found is not None and found.crop_share == 1.0
+
+
+def test_a_timm_classifier_that_does_not_say_so_has_its_images_cropped():
+    found = Preprocessing.of(timm.create_model("resnet18"), (64, 64))
+    assert found is not None and found.resize == "crop"
 
 
 def test_other_classifiers_say_nothing():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import weakref
+from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import timm
 import torch
 
 from tokenstn import TokenSTN
-from tokenstn.models import AutoViews
+from tokenstn.geometry.constants import _made, constants_used, numbers
+from tokenstn.models import AutoViews, recording
 from tokenstn.models.recording import Recorder
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
@@ -70,6 +75,38 @@ def test_the_way_by_recordings_leads_to_the_same_answers(views, share):
     require_same(plain(images, views=views), recorded(images, views=views), atol=1e-4, rtol=1e-3)
     again = [3 * -(-doubted // 3)] if doubted and views == "auto" else []  # filled up to quarters of nine images
     assert recorded._recorder.read == [9, *again]
+
+
+class NoGraphs:
+    """torch, but for CUDA: what is recorded is computed, as it is at the first call."""
+
+    cuda = SimpleNamespace(
+        current_stream=lambda device: SimpleNamespace(wait_stream=lambda other: None),
+        Stream=lambda device: SimpleNamespace(wait_stream=lambda other: None),
+        CUDAGraph=SimpleNamespace,
+        **{name: lambda *_, **__: nullcontext() for name in ("device", "stream", "graph")},
+    )
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@torch.no_grad()
+def test_a_recording_keeps_the_constants_that_it_reads(monkeypatch):
+    """A CUDA graph keeps no tensor alive that was there before it."""
+    monkeypatch.setattr(recording, "torch", NoGraphs())
+    _made.cache_clear()  # what a compiled graph was given stays with it
+    model, images, like = model_that_turns(), torch.rand(2, 3, 64, 64), torch.zeros(())
+    kept = recording._Recording(partial(model._aimed, views=5, blur=0.3), [images], None)
+    with constants_used() as used:
+        model._aimed(images, views=5, blur=0.3)
+    read = [weakref.ref(each) for each in used]
+    used.clear()
+    for number in range(2000, 2300):
+        numbers((float(number),), like)
+    assert len(read) > 5 and all(each() is not None for each in read)
+    kept.constants.clear()
+    assert all(each() is None for each in read), "nobody else does"
 
 
 @needs_cuda

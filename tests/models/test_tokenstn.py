@@ -269,6 +269,7 @@ def test_where_values_are_not_looked_at_such_an_image_gets_no_answer(model, imag
         (lambda m, x: m(x, views=True), "views=True"),
         (lambda m, x: m(x, views=2, sampling="best"), "sampling='best': probable or random"),
         (lambda m, x: m(x, sampling="random"), "give a number to sample at random"),
+        (lambda m, x: m.classify(x, m.localize(x), "auto", "random"), "give a number to sample at random"),
     ],
 )
 def test_a_bad_call_is_refused_with_a_sentence(model, images, call, sentence):
@@ -282,6 +283,9 @@ def test_a_bad_call_is_refused_with_a_sentence(model, images, call, sentence):
         ({"primitives": ("rotation", "zoom")}, "unknown primitive 'zoom'; there are rotation, scale"),
         ({"primitives": ("scale", Scale(bound=0.5))}, "scale is named twice"),
         ({"posterior": "laplace"}, "unknown posterior 'laplace'; there are circular"),
+        ({"posterior": "gausian", "primitives": ()}, "unknown posterior 'gausian'; there are circular"),
+        ({"localization_tokens": 2.5}, "localization_tokens=2.5: a whole number, at least 1"),
+        ({"localization_tokens": 0}, "localization_tokens=0: a whole number, at least 1"),
         ({"primitives": (Rotation(bound=0.2),)}, "narrower than two bins"),
     ],
 )
@@ -290,8 +294,15 @@ def test_a_bad_setting_is_refused_with_a_sentence(settings, sentence):
         TokenSTN(small_vit(), **settings)
 
 
+@pytest.mark.parametrize("primitives", [(), ("rotation",)])
+def test_names_for_other_classes_than_there_are_are_refused(primitives, images):
+    model = TokenSTN(small_vit(), primitives, classes=["a", "b"]).eval()
+    with pytest.raises(ValueError, match="the classifier has 5 outputs and 2 classes are named"):
+        model(images)
+
+
 def test_a_bound_outside_its_range_is_refused():
-    with pytest.raises(ValueError, match=r"Rotation\(bound=4\).*at most 3.141593 rad; leave rotation out"):
+    with pytest.raises(ValueError, match=r"Rotation\(bound=4\).*at most math.pi rad; leave rotation out"):
         Rotation(bound=4)
 
 

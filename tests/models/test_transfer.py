@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tokenstn import Preprocessing, TokenSTN, create
+from tokenstn.models import AutoViews
 
 from .classifiers import ALL, PlainCNN, shake, small_vit
 
@@ -94,8 +95,69 @@ def test_settings_of_its_own_beside_a_rectifier_are_refused():
         TokenSTN(PlainCNN(), primitives=("rotation",), rectifier=rectifier())
 
 
+def test_what_the_poses_mean_and_how_many_views_are_looked_at_is_the_rectifiers():
+    donor = rectifier(poses="relative", auto=AutoViews(spread_deg=0.0))
+    model = TokenSTN(PlainCNN(), rectifier=donor)
+    assert (model.poses, model.auto) == ("relative", donor.auto)
+    own = TokenSTN(PlainCNN(), rectifier=donor, poses="relative", auto=AutoViews(most=2))
+    assert own.auto == AutoViews(most=2), "what is given goes first"
+
+
+@pytest.mark.parametrize(("trained", "given"), [("absolute", "relative"), ("relative", "absolute")])
+def test_poses_that_the_rectifier_does_not_find_are_refused(trained, given):
+    with pytest.raises(ValueError, match=f"poses='{given}': those of the rectifier are {trained}"):
+        TokenSTN(PlainCNN(), rectifier=rectifier(poses=trained), poses=given)
+
+
+def test_the_rectifier_goes_where_the_classifier_is():
+    model = TokenSTN(PlainCNN().to("meta"), rectifier=rectifier())
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+
+
+@torch.no_grad()
+def test_the_rectifier_reads_in_the_precision_of_the_classifier():
+    donor = rectifier()
+    model = TokenSTN(shake(PlainCNN()).bfloat16(), rectifier=donor, preprocessing=GREY).eval()
+    images = torch.randn(2, 3, 32, 32).bfloat16()
+    pose = model(images, views=1).pose
+    assert {parameter.dtype for parameter in model.encoder.parameters()} == {torch.bfloat16}
+    assert (pose.rotation - donor(images.float(), views=1).pose.rotation).abs().max() < 0.1
+    assert next(donor.parameters()).dtype == torch.float32, "the donor stays as it was"
+
+
+def test_whatever_asks_for_a_gradient_gets_one():
+    """Distributed training waits for every gradient that was asked for."""
+    model = TokenSTN(PlainCNN(), rectifier=rectifier(), preprocessing=GREY).train()
+    model(torch.randn(2, 3, 32, 32), views=1).probabilities[:, 0].log().sum().backward()
+    assert [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
+    assert not model.encoder.classifier.training
+
+
 def test_a_rectifier_for_another_number_of_channels_is_refused():
     grey_scale = Preprocessing(size=(32, 32), mean=(0.5,), std=(0.5,))
     model = TokenSTN(PlainCNN(channels=1), rectifier=rectifier(), preprocessing=grey_scale)
     with pytest.raises(ValueError, match="1 channels cannot be read by a rectifier of 3"):
         model(torch.randn(1, 1, 32, 32))
+
+
+class NearestColour(torch.nn.Module):
+    """A classifier without a single floating parameter, or with a table of whole numbers that comes first."""
+
+    def __init__(self, table: bool) -> None:
+        super().__init__()
+        self.table = (
+            torch.nn.Parameter(torch.tensor([[0], [1]], dtype=torch.int8), requires_grad=False) if table else None
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        level = images.mean((1, 2, 3)).unsqueeze(1)
+        return torch.cat((level, -level), 1)
+
+
+@pytest.mark.parametrize("table", [True, False])
+@torch.no_grad()
+def test_a_rectifier_stays_as_it_is_before_a_classifier_without_floating_parameters(table):
+    donor = rectifier().double()
+    model = TokenSTN(NearestColour(table), rectifier=donor, preprocessing=GREY).eval()
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    torch.testing.assert_close(model(images, views=1).pose.rotation, donor(images, views=1).pose.rotation)

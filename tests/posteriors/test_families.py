@@ -132,6 +132,31 @@ def test_the_cdf_is_the_integral_of_the_density(family, primitive):
     torch.testing.assert_close(ends, torch.tensor([[0.0, 1.0]]).double().expand(2, 2), rtol=0, atol=1e-3)
 
 
+@over(DENSITIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_all_of_the_mass_lies_inside_the_range(family, primitive, dtype):
+    made = family(primitive, generic_raw(family, primitive).to(dtype))
+    outside = made.cdf(torch.tensor([-9.0, 9.0], dtype=dtype))
+    expected = torch.tensor([0.0, 1.0], dtype=dtype).expand_as(outside)
+    torch.testing.assert_close(outside, expected, rtol=0, atol=1e-3)  # ends of a range are rounded, as above
+
+
+@pytest.mark.parametrize("bound", [0.5, 0.75, 0.8, 0.9])
+def test_no_scale_lies_below_its_range_however_small_it_is_believed_to_be(bound):
+    sure = Gaussian(Scale(bound), torch.tensor([[-10.0, -1.0]]))
+    below, above = sure.cdf(torch.tensor([bound / 2, 2 / bound])).flatten().tolist()
+    assert (below, above) == (0.0, 1.0)
+
+
+@over([(family, primitive) for family, primitive in UNCERTAIN if family is not Circular])
+def test_the_gradient_of_the_spread_stays_finite_where_every_value_is_the_end_of_the_range(family, primitive):
+    raw = torch.full((1, family.outputs(primitive)), 100.0)
+    raw[:, primitive.components :] = family.initial_width()
+    raw.requires_grad_()
+    (gradient,) = torch.autograd.grad(family(primitive, raw).spread().sum(), raw)
+    assert bool(torch.isfinite(gradient).all())
+
+
 @pytest.mark.parametrize("family", [Gaussian, Student])
 def test_a_translation_is_two_independent_components(family):
     raw = generic_raw(family, Translation())

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from tokenstn.geometry.constants import constant
 from tokenstn.models.blueprint import Blueprint, blueprint_of
+from tokenstn.models.first_layer import input_channels, patch_size
 from tokenstn.models.prefix import Prefix, find_prefix
 from tokenstn.models.preprocessing import Preprocessing
 
@@ -45,10 +46,10 @@ class Backbone(nn.Module):
         super().__init__()
         self.classifier = classifier
         self.shared = shared
-        self.channels = _input_channels(classifier) if preprocessing is None else len(preprocessing.mean)
         self.input_size = input_size or _input_size(classifier)
         _require_size(classifier, self.input_size)
-        self.preprocessing = preprocessing or Preprocessing.of(classifier, self.input_size)
+        self.preprocessing = known = preprocessing or Preprocessing.of(classifier, self.input_size)
+        self.channels = input_channels(classifier, self.input_size) if known is None else len(known.mean)
         self.blueprint: Blueprint | None = None  # of the whole classifier, where only its prefix is left
         self.prefix: Prefix | None = None
         self.token_width = 0
@@ -94,10 +95,13 @@ class Backbone(nn.Module):
         return round(height * enlarged), round(width * enlarged)
 
     def prefix_only(self) -> Backbone:
-        """A copy that keeps what the prefix needs (a timm model loses its later layers), with its own tensors."""
+        """A copy that keeps what the prefix needs (most timm models lose their later layers), with its own tensors."""
         pruned = copy.deepcopy(self.classifier)
         if isinstance(self.shared, int):
-            pruned.prune_intermediate_layers([self.shared - 1], prune_norm=True, prune_head=True)  # pyright: ignore
+            try:
+                pruned.prune_intermediate_layers([self.shared - 1], prune_norm=True, prune_head=True)  # pyright: ignore
+            except Exception:  # a few of timm's models fail in their own ways, some when they are half done
+                pruned = copy.deepcopy(self.classifier)
         prefix = Backbone(pruned, self.shared, self.input_size, self.preprocessing)
         prefix.blueprint = self.blueprint or self.find_blueprint()
         return prefix
@@ -177,11 +181,6 @@ def resampling(given: int, wanted: int, device: torch.device | None = None) -> T
     return weights / weights.sum(1, keepdim=True)
 
 
-def _input_channels(classifier: nn.Module) -> int | None:
-    """A guess: the channels of the first convolution. None for a classifier without one: its input is not checked."""
-    return next((module.in_channels for module in classifier.modules() if isinstance(module, nn.Conv2d)), None)
-
-
 def _input_size(classifier: nn.Module) -> tuple[int, int]:
     """The image size a classifier was made for: timm, torchvision and Hugging Face each keep it somewhere else."""
     size = getattr(getattr(classifier, "patch_embed", None), "img_size", None)
@@ -205,8 +204,7 @@ def _require_size(classifier: nn.Module, size: tuple[int, int]) -> None:
 
 def _size_multiple(classifier: Any, shared: int | str) -> int:
     """What a side must be a multiple of: the patch of a ViT; patch × window × downsampling of a Swin."""
-    patch_embed = getattr(classifier, "patch_embed", None)
-    patch = max(getattr(patch_embed, "patch_size", None) or (1,))
+    patch = max(patch_size(classifier))
     windows = [max(module.window_size) for module in classifier.modules() if hasattr(module, "dynamic_mask")]
     if not windows:
         return patch

@@ -17,6 +17,7 @@ import torchvision
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tokenstn.models.first_layer import input_channels, patch_size
 from tokenstn.models.medvit import MedViT, medvit_large, medvit_small, medvit_tiny
 
 LIBRARIES = ("timm", "torchvision", "tokenstn")
@@ -72,10 +73,9 @@ def blueprint_of(classifier: nn.Module, example: Tensor) -> Blueprint | None:
     compared on noise of that shape, in which no two pixels, rows or channels are alike.
     """
     noise = torch.randn(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
+    likely = _likely_blueprints(classifier, (example.shape[-2], example.shape[-1]))
     with torch.random.fork_rng(devices=[]):  # initialising the second model is not to disturb anyone's training
-        return next(
-            (blueprint for blueprint in _likely_blueprints(classifier) if _rebuilds(blueprint, classifier, noise)), None
-        )
+        return next((blueprint for blueprint in likely if _rebuilds(blueprint, classifier, noise)), None)
 
 
 def _require_modest(value: Any, where: str) -> None:
@@ -119,16 +119,16 @@ def _noticeable(parameter: Tensor) -> Tensor:
     return parameter + 0.1 * noise.to(parameter)
 
 
-def _likely_blueprints(classifier: nn.Module) -> Iterator[Blueprint]:
+def _likely_blueprints(classifier: nn.Module, size: tuple[int, int]) -> Iterator[Blueprint]:
     if type(classifier).__module__.startswith("timm."):
-        yield from _likely_timm(classifier)
+        yield from _likely_timm(classifier, size)
     elif type(classifier).__module__.startswith("torchvision."):
         yield from _likely_torchvision(classifier)
     elif type(classifier) is MedViT:
         yield from _likely_medvit(classifier)
 
 
-def _likely_timm(classifier: Any) -> Iterator[Blueprint]:
+def _likely_timm(classifier: Any, size: tuple[int, int]) -> Iterator[Blueprint]:
     architecture = (getattr(classifier, "pretrained_cfg", None) or {}).get("architecture")
     if architecture is None and hasattr(classifier, "blocks"):
         architecture = "vit_tiny_patch16_224"  # a VisionTransformer made from its class; the arguments say the rest
@@ -139,9 +139,9 @@ def _likely_timm(classifier: Any) -> Iterator[Blueprint]:
     plain = {"num_classes": getattr(head, "out_features", getattr(classifier, "num_classes", None))}
     if getattr(classifier, "dynamic_img_size", False):
         plain["dynamic_img_size"] = True
-    first = next((m for m in classifier.modules() if isinstance(m, nn.Conv2d)), None)
-    if first is not None and first.in_channels != 3:
-        plain["in_chans"] = first.in_channels
+    channels = input_channels(classifier, size)
+    if channels not in (None, 3):
+        plain["in_chans"] = channels
     yield Blueprint("timm", architecture, plain)
     patch_embed: Any = getattr(classifier, "patch_embed", None)
     if getattr(patch_embed, "img_size", None) is not None:
@@ -159,7 +159,7 @@ def _vit_shape(classifier: Any) -> dict[str, Any]:
     if len(blocks) == 0 or not hasattr(getattr(blocks[0], "attn", None), "num_heads"):
         return {}
     shape = {
-        "patch_size": classifier.patch_embed.patch_size[0],
+        "patch_size": patch_size(classifier)[0],
         "embed_dim": classifier.embed_dim,
         "depth": len(blocks),
         "num_heads": blocks[0].attn.num_heads,

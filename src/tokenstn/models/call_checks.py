@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+AUTO_AT_RANDOM = 'views="auto" chooses the most probable views; give a number to sample at random'
+
 
 def check_call(images: Tensor, channels: int | None, views: int | str, sampling: str) -> None:
     """Refuse bad input with a sentence.
@@ -25,7 +27,7 @@ def check_call(images: Tensor, channels: int | None, views: int | str, sampling:
         raise ValueError(f"sampling={sampling!r}: probable or random")
     if views == "auto":
         if sampling == "random":
-            raise ValueError('views="auto" chooses the most probable views; give a number to sample at random')
+            raise ValueError(AUTO_AT_RANDOM)
         if torch.compiler.is_compiling():
             raise ValueError('views="auto" depends on the images: compile or export with a number of views')
     elif not isinstance(views, int) or isinstance(views, bool) or views < 1:

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tokenstn.models.blueprint import Blueprint, library_of
+from tokenstn.models.first_layer import input_channels, patch_size
 from tokenstn.models.keys import KeyReport
 from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.models.tokenstn import TokenSTN
@@ -36,6 +37,7 @@ HARMLESS = [
     *{type(np.dtype(code)) for code in "?bhilBHILefd"},
 ]
 CONTAINERS = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model_state", "model", "net", "weights")
+DEEPEST = 8  # containers one in the other
 ENDING = re.compile(r"(?<=.)\.(pth\.tar|pth|pt|bin|ckpt|tar|safetensors)$")
 WRAPPERS = ("module.", "_orig_mod.", "model.", "classifier.", "net.")
 
@@ -59,12 +61,13 @@ def convert(
             trained with.
 
     Returns:
-        The folder. Nothing is written unless every weight fits.
+        The folder. Nothing is written unless every weight fits, and the preprocessing makes images of as many channels.
     """
     source = Path(checkpoint)
-    blueprint = _blueprint_for(arch, _unwrap(_read(source), source))
+    found = _unwrap(_read(source), source)
+    blueprint = _blueprint_for(arch, found)
     classifier = blueprint.build()
-    weights = read_weights(source, classifier)
+    weights = _without_wrapper(found, classifier.state_dict())
     report = KeyReport.compare(classifier.state_dict(), weights)
     if not report.fits:
         raise ValueError(f"{source} does not hold the weights of {arch}: {report}. Nothing was written")
@@ -72,14 +75,24 @@ def convert(
     outputs = blueprint.arguments.get("num_classes")
     if classes is not None and len(classes) != outputs:
         raise ValueError(f"{source} has {outputs} classes, {len(classes)} names were given. Nothing was written")
-    target = Path(out) if out is not None else source.with_name(ENDING.sub("", source.name))
-    if target == source:
-        target = source.with_name(source.name + "-model")
+    if preprocessing is not None:
+        _require_channels(classifier, arch, preprocessing)
+    target = Path(out) if out is not None else folder_beside(source)
     size = None if preprocessing is None else preprocessing.size
     model = TokenSTN(classifier, (), classes=classes, preprocessing=preprocessing, input_size=size).eval()
     model.backbone.blueprint = blueprint  # it was built from this one: nothing to find out
     model.save_pretrained(target)
     return target
+
+
+def folder_beside(checkpoint: Path) -> Path:
+    """The folder that a checkpoint is converted to, unless another is named.
+
+    >>> folder_beside(Path("runs/best.1.pth.tar")).as_posix(), folder_beside(Path("best")).as_posix()
+    ('runs/best.1', 'best-model')
+    """
+    name = ENDING.sub("", checkpoint.name)
+    return checkpoint.with_name(f"{name}-model" if name == checkpoint.name else name)
 
 
 def read_weights(path: Path, classifier: nn.Module) -> dict[str, Tensor]:
@@ -93,6 +106,15 @@ def head_name(model: nn.Module) -> str | None:
     kinds = ((key, type(module)) for key, module in model.named_modules())
     layers = {kind: key for key, kind in kinds if kind in (nn.Linear, nn.Conv2d)}
     return name if isinstance(name, str) else layers.get(nn.Linear, layers.get(nn.Conv2d))
+
+
+def _require_channels(classifier: nn.Module, arch: str, preprocessing: Preprocessing) -> None:
+    wanted, given = input_channels(classifier, preprocessing.size), len(preprocessing.mean)
+    if wanted is not None and wanted != given:
+        raise ValueError(
+            f"the mean and std of the preprocessing have {given} number{'s' * (given > 1)}, and this {arch} takes "
+            f"images of {wanted} channel{'s' * (wanted > 1)}: give one of each for every channel. Nothing was written"
+        )
 
 
 def _read(path: Path) -> Any:
@@ -118,10 +140,10 @@ def _read(path: Path) -> Any:
 
 def _unwrap(content: Any, path: Path) -> dict[str, Tensor]:
     """The state dict inside whatever a training script saved."""
-    inner = content
-    while isinstance(inner, Mapping):
-        content = inner
-        inner = next((content[name] for name in CONTAINERS if isinstance(content.get(name), Mapping)), None)
+    for _ in range(DEEPEST):  # one that holds itself has no end
+        if not isinstance(content, Mapping):
+            break
+        content = next((content[name] for name in CONTAINERS if isinstance(content.get(name), Mapping)), content)
     entries = content.items() if isinstance(content, Mapping) else ()
     weights = {key: value for key, value in entries if isinstance(key, str) and isinstance(value, Tensor)}
     if not weights:
@@ -149,10 +171,11 @@ def _blueprint_for(arch: str, weights: Mapping[str, Tensor]) -> Blueprint:
     head = weights.get(f"{head_name(plain)}.weight")
     if head is not None and head.ndim > 1:
         arguments["num_classes"] = head.shape[0]
-    first = next((key for key, module in plain.named_modules() if isinstance(module, nn.Conv2d)), None)
-    kernel = weights.get(f"{first}.weight")
-    if library != "torchvision" and kernel is not None and kernel.ndim == 4 and kernel.shape[1] != 3:
-        arguments["in_chans"] = kernel.shape[1]
+    first = next((f"{key}.weight" for key, module in plain.named_modules() if isinstance(module, nn.Conv2d)), "")
+    kernels = (weights.get(first), plain.state_dict().get(first))
+    channels = [kernel.shape[1] for kernel in kernels if kernel is not None and kernel.ndim == 4]
+    if library != "torchvision" and len(set(channels)) > 1:
+        arguments["in_chans"] = channels[0]
     side = _image_side(plain, weights)
     if side is not None:
         arguments["img_size" if library == "timm" else "image_size"] = side
@@ -164,7 +187,7 @@ def _image_side(plain: Any, weights: Mapping[str, Tensor]) -> int | None:
     if isinstance(plain, torchvision.models.VisionTransformer):
         key, patch, usual = "encoder.pos_embedding", plain.patch_size, (plain.image_size // plain.patch_size) ** 2
     elif hasattr(plain, "patch_embed") and getattr(plain.patch_embed, "num_patches", None) is not None:
-        key, patch, usual = "pos_embed", plain.patch_embed.patch_size[0], plain.patch_embed.num_patches
+        key, patch, usual = "pos_embed", patch_size(plain)[0], plain.patch_embed.num_patches
     else:
         return None
     wanted, given = plain.state_dict().get(key), weights.get(key)

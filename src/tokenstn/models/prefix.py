@@ -73,7 +73,10 @@ class _GraphPrefix:
         twin.eval()
         # the generated function takes the root module as ``self``: called on the twin, it holds no state of its own
         self.function = type(fx.GraphModule(twin, extractor.eval_graph)).forward  # pyright: ignore
-        self.twin = twin
+        self.twin, self.layer = twin, layer
+
+    def __reduce__(self) -> tuple:
+        return _GraphPrefix, (self.twin, self.layer)  # a generated function has no place to be found at: trace again
 
     def __call__(self, images: Tensor) -> Tensor:
         return self.function(self.twin, images)["tokens"]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tokenstn.geometry import fit_matrix
 from tokenstn.geometry.constants import numbers
 from tokenstn.geometry.fitting import SMALLEST_SHARE
+from tokenstn.models.first_layer import input_channels
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,9 @@ class Preprocessing:
     """Resize, then normalise.
 
     size: height and width in pixels. resize: ``crop`` scales the photo until it covers size / crop_share and cuts the
-    centre out, ``pad`` scales it until it fits and pads, ``squash`` gives up the aspect. interpolation: ``bilinear`` or
-    ``bicubic``, antialiased. mean, std: of each channel, for pixels in [0, 1].
+    centre out, ``pad`` scales it until it fits and pads, ``squash`` gives up the aspect; the last two show all of it,
+    whatever crop_share says. interpolation: ``bilinear`` or ``bicubic``, antialiased. mean, std: of each channel, for
+    pixels in [0, 1].
 
     >>> Preprocessing((224, 224), mean=(0.5,), std=(0.25,)).matrix((240, 360)).diagonal()   # the shorter side is kept
     tensor([1., 1., 1.], dtype=torch.float64)
@@ -71,21 +73,26 @@ class Preprocessing:
 
     @classmethod
     def of(cls, classifier: nn.Module, size: tuple[int, int]) -> Preprocessing | None:
-        """What a timm model's own configuration says; None for other modules."""
+        """What a timm model's own configuration says; None for other modules.
+
+        Two things are done differently: a photo is padded by reflection (``data.fit``), and it is seen whole where it
+        is squashed or padded, while timm cuts off a margin of two to five per cent of a side for a few models.
+        """
         settings = getattr(classifier, "pretrained_cfg", None)
         if not settings or "mean" not in settings:
             return None
         mean, std = settings["mean"], settings["std"]
-        first = next((module for module in classifier.modules() if isinstance(module, nn.Conv2d)), None)
-        channels = len(mean) if first is None else first.in_channels
+        channels = input_channels(classifier, size) or len(mean)
         if channels != len(mean):  # grey, or more than three: each channel gets the average of the statistics
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
+        mode = settings.get("crop_mode")
+        cropped = mode not in ("squash", "border")
         return cls(
             size=size,
             mean=mean,
             std=std,
-            resize="squash" if settings.get("crop_mode") == "squash" else "crop",
-            crop_share=settings.get("crop_pct") or 1.0,
+            resize="crop" if cropped else "squash" if mode == "squash" else "pad",
+            crop_share=(settings.get("crop_pct") or 1.0) if cropped else 1.0,
             interpolation="bilinear" if settings.get("interpolation") == "bilinear" else "bicubic",
         )
 

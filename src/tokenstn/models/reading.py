@@ -13,6 +13,9 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from tokenstn.models.first_layer import patch_size
+
+RULE = 1  # one more with every change of what is chosen here: a bench then judges its cells again
 SMALL_IMAGE = 64  # pixels: less than the whole of an image of this size shows too little
 FINE_GRID = 10  # tokens along a side, of which a share is still enough to tell a pose
 
@@ -38,7 +41,7 @@ def usual_reading(classifier: nn.Module, size: tuple[int, int]) -> Reading:
     if min(size) <= SMALL_IMAGE:
         return Reading(2, 1.0, 14)
     if isinstance(classifier, VisionTransformer | Eva):
-        layers, patch = len(classifier.blocks), classifier.patch_embed.patch_size[0]
-        if min(size) >= FINE_GRID * int(patch):
+        layers, patch = len(classifier.blocks), patch_size(classifier)[0]
+        if min(size) >= FINE_GRID * patch:
             return Reading(max(1, layers // 3), 0.36, 5)
     return Reading(2, 0.5, 5)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry import Pose
+from tokenstn.geometry.constants import constants_used
 from tokenstn.posteriors import Views
 
 MOST_SHAPES = 12  # recordings that are kept: each holds its input and its output
@@ -71,7 +72,10 @@ class _Recording:
                     self.like = reading(*self.inputs)
             here.wait_stream(aside)
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+            with (
+                torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"),
+                constants_used() as self.constants,  # the graph reads them where they are, and keeps nothing alive
+            ):
                 aimed = reading(*self.inputs)
                 self.together = torch.cat([part.reshape(len(inputs[0]), -1) for part in _parts(aimed)], 1)
                 self.first = aimed[-1]

@@ -22,7 +22,7 @@ from tokenstn.models.aim import aim, enough_views, only, weighted
 from tokenstn.models.averaging import flags_of
 from tokenstn.models.backbone import Backbone, LocalizationSize, resize
 from tokenstn.models.blueprint import Blueprint, library_of
-from tokenstn.models.call_checks import check_call
+from tokenstn.models.call_checks import AUTO_AT_RANDOM, check_call
 from tokenstn.models.call_settings import AutoViews, CallSettings, execution_now, precision_of
 from tokenstn.models.hub import Pretrained
 from tokenstn.models.localizer import GRID, Localizer
@@ -33,7 +33,7 @@ from tokenstn.models.preprocessing import Preprocessing, renormalise
 from tokenstn.models.reading_again import can_be_turned, padded, read_again
 from tokenstn.models.recording import Aimed, Recorder, with_rows_of
 from tokenstn.models.thresholds import Thresholds
-from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
+from tokenstn.posteriors import POSTERIORS, Posterior, RandomSource, Views, best_pose, family_of, random_poses
 
 DEFAULT_PRIMITIVES = ("rotation", "scale")
 
@@ -59,9 +59,10 @@ class TokenSTN(nn.Module, Pretrained):
             primitives, posterior, shared, localization_size and localization_tokens along.
         input_size: height and width of the images, for a classifier that does not say so itself.
         multi_label: the classes do not exclude each other: probabilities are sigmoids.
-        auto: what ``views="auto"`` means.
+        auto: what ``views="auto"`` means; as in ``rectifier``, or ``AutoViews()``, when None.
         poses: what poses mean: ``absolute``, or ``relative`` where the rectifier was trained on images that do not come
-            upright; it then makes them consistent with each other, not upright.
+            upright; it then makes them consistent with each other, not upright. As in ``rectifier``, or absolute, when
+            None.
         preprocessing, classes, thresholds: kept in the model folder; the thresholds raise the two flags, in the calls
             that they hold for.
 
@@ -87,8 +88,8 @@ class TokenSTN(nn.Module, Pretrained):
         rectifier: TokenSTN | None = None,
         input_size: tuple[int, int] | None = None,
         multi_label: bool = False,
-        auto: AutoViews = AutoViews(),
-        poses: Literal["absolute", "relative"] = "absolute",
+        auto: AutoViews | None = None,
+        poses: Literal["absolute", "relative"] | None = None,
         preprocessing: Preprocessing | None = None,
         classes: Sequence[str] | None = None,
         thresholds: Thresholds | None = None,
@@ -108,21 +109,29 @@ class TokenSTN(nn.Module, Pretrained):
                     "a rectifier brings its own primitives, posterior, shared, localization_size and "
                     "localization_tokens: leave them out"
                 )
+            if poses not in (None, rectifier.poses):
+                raise ValueError(f"poses={poses!r}: those of the rectifier are {rectifier.poses}; leave poses out")
             primitives, posterior = rectifier.primitives, rectifier.posterior
             localization_size, poses = rectifier.localization_size, rectifier.poses
             localization_tokens = rectifier.localization_tokens
+            auto = auto or rectifier.auto
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
+        if posterior not in POSTERIORS:  # also where no primitive asks for it yet
+            raise ValueError(f"unknown posterior {posterior!r}; there are {', '.join(POSTERIORS)}")
         if not _is_size(localization_size):
-            raise ValueError(f"localization_size={localization_size}: a share of the image in (0, 1], or whole pixels")
-        if localization_tokens < 1:
-            raise ValueError(f"localization_tokens={localization_tokens}: at least 1")
+            raise ValueError(
+                f"localization_size={localization_size!r}: a share of the image in (0, 1], whole pixels of its shorter "
+                "side, or a tuple of height and width"
+            )
+        if not _is_count(localization_tokens):
+            raise ValueError(f"localization_tokens={localization_tokens!r}: a whole number, at least 1")
         self.localization_size, self.localization_tokens = localization_size, localization_tokens
         self.multi_label = multi_label
-        self.auto = auto
-        if poses not in ("absolute", "relative"):
+        self.auto = auto or AutoViews()
+        if poses not in (None, "absolute", "relative"):
             raise ValueError(f"poses={poses!r}: absolute or relative")
-        self.poses: Literal["absolute", "relative"] = poses
+        self.poses: Literal["absolute", "relative"] = poses or "absolute"
         self.classes = None if classes is None else tuple(classes)
         self.thresholds = thresholds
         self._families = {primitive: family_of(posterior, primitive) for primitive in self.primitives}
@@ -131,15 +140,20 @@ class TokenSTN(nn.Module, Pretrained):
         # a rectifier from elsewhere reads the image through the first layers of the classifier it was trained with
         self.encoder: Backbone | None = None
         self.localizer: Localizer | None = None
+        like = next((each for each in classifier.parameters() if each.is_floating_point()), None)
         if rectifier is not None:
-            self.encoder = (rectifier.encoder or rectifier.backbone).prefix_only()
+            # tokens are read without gradients: what asked for some would keep distributed training waiting
+            self.encoder = (rectifier.encoder or rectifier.backbone).prefix_only().requires_grad_(False)
+            self.encoder = self.encoder if like is None else self.encoder.to(like)
             self.localizer = copy.deepcopy(rectifier.localizer)
         elif self.primitives:
             self.localizer = Localizer(
                 self.backbone.token_width,
                 {primitive.name: family.initial(primitive) for primitive, family in self._families.items()},
                 localization_tokens,
-            ).to(next(classifier.parameters(), torch.zeros(())).device)
+            )
+        if self.localizer is not None and like is not None:
+            self.localizer.to(like.device)
 
     @property
     def classifier(self) -> nn.Module:
@@ -194,7 +208,8 @@ class TokenSTN(nn.Module, Pretrained):
             images: ``(B, C, H, W)`` in the classifier's own normalisation.
             views: 1 looks at the most likely pose, n at the n most probable ones, each weighted by its mass; "auto"
                 at as many as each image needs, and reads images again whose angle is in doubt (eager mode). None is
-                "auto", or 1 in training mode.
+                "auto", or 1 in training mode. There are no more than the posteriors have: ``circular`` has one for
+                every ten degrees, the sign of a reflection two, and every other belief a single one.
             sampling: ``random`` draws the views from the posteriors instead, with equal weights.
             generator: for the random views; or a function from a shape to uniform numbers.
         """
@@ -274,7 +289,8 @@ class TokenSTN(nn.Module, Pretrained):
             return self._classify_as_is(images, None if self.primitives else self._limits(images, views, sampling))
         if sampling == "probable":
             return self._looked(images, posteriors, *aim(posteriors, *self._choice(views)), views)
-        assert views != "auto"
+        if views == "auto":
+            raise ValueError(AUTO_AT_RANDOM)
         pose = best_pose(posteriors)
         poses, masses = random_poses(posteriors, views, generator)
         chosen = weighted(poses.matrix, masses)
@@ -363,7 +379,13 @@ class TokenSTN(nn.Module, Pretrained):
         return {**self.__dict__, "_recorder": None if self._recorder is None else Recorder()}
 
     def _probabilities(self, images: Tensor) -> Tensor:
-        return probabilities_of(self.backbone.logits(images).float(), self.multi_label)
+        logits = self.backbone.logits(images).float()
+        if self.classes is not None and logits.shape[-1] != len(self.classes):
+            raise ValueError(
+                f"the classifier has {logits.shape[-1]} outputs and {len(self.classes)} classes are named: give a name "
+                "for each output, in their order"
+            )
+        return probabilities_of(logits, self.multi_label)
 
     def _limits(self, images: Tensor, views: int | Literal["auto"], sampling: str) -> Thresholds | None:
         """The thresholds, where they hold for a call."""
@@ -407,10 +429,16 @@ class TokenSTN(nn.Module, Pretrained):
         )
 
 
-def _is_size(size: LocalizationSize) -> bool:
+def _is_size(size: Any) -> bool:
     if isinstance(size, float):
         return 0 < size <= 1
-    return size is None or min(size if isinstance(size, tuple) else (size,)) >= 1
+    if isinstance(size, tuple):
+        return len(size) == 2 and all(map(_is_count, size))
+    return size is None or _is_count(size)
+
+
+def _is_count(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def _by_name(posteriors: dict[str, Posterior], what: Literal["entropy", "spread"]) -> Mapping[str, Tensor]:

@@ -104,7 +104,10 @@ class Posterior(ABC):
 
     @abstractmethod
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability below each of E values ``(E,)``, for every component: ``(B, components, E)``."""
+        """The probability below each of E values ``(E,)``, for every component: ``(B, components, E)``.
+
+        Below the range it is 0, above it 1.
+        """
 
     @abstractmethod
     def spread(self) -> Tensor:

@@ -131,6 +131,7 @@ class Circular(Posterior):
 
     def cdf(self, value: Tensor) -> Tensor:
         # how much of each bin's hat lies below the value, counted from −π around the ring
+        value = value.clamp(-math.pi, math.pi)
         turns = 2 * math.pi * torch.arange(-1, 2, dtype=self.raw.dtype, device=self.raw.device)
         centres = (self.angles.unsqueeze(-1) + turns).unsqueeze(-1)
         below = (_hat_cdf((value - centres) / STEP) - _hat_cdf((-math.pi - centres) / STEP)).sum(1)

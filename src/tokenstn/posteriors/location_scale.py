@@ -123,8 +123,8 @@ class LocationScale(Posterior):
             return circular_deviation(
                 (2 * torch.sin(around / 2).square()).mean(-1), torch.sin(around).mean(-1)
             ).squeeze(-1)
-        deviation = (values - values.mean(-1, keepdim=True)).square().mean(-1)
-        return deviation.mean(-1).sqrt()
+        variance = (values - values.mean(-1, keepdim=True)).square().mean(-1).mean(-1)
+        return torch.sqrt(variance.clamp_min(torch.finfo(variance.dtype).tiny))
 
     def _unsquash(self, value: Tensor) -> Tensor:
         """u of a value, kept a millionth of the range away from its ends, where u is infinite."""
