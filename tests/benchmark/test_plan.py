@@ -4,14 +4,17 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+import timm
 import torch
 
+from tokenstn import Preprocessing, TokenSTN
 from tokenstn.benchmark.experiment import DataSpec, experiment_from
 from tokenstn.benchmark.plan import Planner, in_order
 from tokenstn.benchmark.tables import Place, describe, held, open_place
 from tokenstn.benchmark.tuning import tries_of
 from tokenstn.data import open_images
 from tokenstn.models import AutoViews, reading
+from tokenstn.training import freezing
 
 from ..data.pictures import picture
 from .tiny import TINY, rows, tiny
@@ -35,6 +38,39 @@ def test_another_rule_of_what_is_read_trains_and_judges_ours_again(monkeypatch):
     ours, stn = (cell(planner(), row) for row in rows)
     assert ours.cell.key != before[0].cell.key and ours.training.key != before[0].training.key
     assert stn.cell.key == before[1].cell.key and ours.classifier.key == before[0].classifier.key
+
+
+def test_another_rule_of_what_is_frozen_trains_again_what_learns_along(monkeypatch):
+    joint = {"recipe": {"classifier": "joint"}}
+    before = [cell(planner(), row, **changes) for row, changes in (("tokenstn", joint), ("tokenstn", {}), ("stn", {}))]
+    monkeypatch.setattr(freezing, "RULE", freezing.RULE + 1)
+    after = [cell(planner(), row, **changes) for row, changes in (("tokenstn", joint), ("tokenstn", {}), ("stn", {}))]
+    assert [one.training.key == other.training.key for one, other in zip(before, after, strict=True)] == [
+        False, True, True
+    ]  # fmt: skip
+
+
+def classifier_of(folder, classes):
+    network = timm.create_model("resnet10t", num_classes=len(classes), in_chans=1)
+    TokenSTN(network, (), classes=classes, preprocessing=Preprocessing((32, 32), (0.5,), (0.5,))).save_pretrained(
+        folder
+    )
+    return {"folder": str(folder), "trainings": {"vanilla": {}}}
+
+
+def test_labels_follow_the_classes_of_a_classifier_that_is_given(tmp_path):
+    backwards = tuple(map(str, reversed(range(10))))
+    classifier = classifier_of(tmp_path / "backwards", backwards)
+    place = planner(classifier=classifier, methods=rows("vanilla")).images("digits").place
+    usual = planner(methods=rows("vanilla")).images("digits").place
+    table, other = open_place(place), open_place(usual)
+    assert table.classes == backwards and torch.equal(table.labels, 9 - other.labels)
+    assert torch.equal(table.items, other.items)
+
+
+def test_a_classifier_of_other_classes_is_refused_before_anything_runs(tmp_path):
+    made = planner(classifier=classifier_of(tmp_path / "letters", tuple("abcdefghij")), methods=rows("vanilla"))
+    assert "they must be the same" in made.missing["digits"]
 
 
 def test_methods_of_a_seed_share_their_classifier_and_seeds_do_not():

@@ -35,6 +35,35 @@ def test_split_folders_are_splits(tmp_path, val):
     assert table.labels[table.split("val")].tolist() == [1]
 
 
+def test_a_class_may_be_called_train(tmp_path):
+    for name in ("bus/1.png", "car/1.png", "train/1.png"):
+        picture(tmp_path / name)
+    table = read_folder(tmp_path)
+    assert table.classes == ("bus", "car", "train") and not table.splits
+
+
+def test_folders_without_images_are_neither_splits_nor_classes_beside_splits(tmp_path):
+    for name in ("train/cat/1.png", "val/cat/1.png"):
+        picture(tmp_path / name)
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "annotations" / "all.json").write_text("{}")
+    assert list(read_folder(tmp_path).splits) == ["train", "val"]
+
+
+@pytest.mark.parametrize("inside", ["", "train/"])
+def test_classes_come_in_the_order_of_a_classifier_that_is_given(tmp_path, inside):
+    names = ["class1", "class2", "class10"]
+    for name in names:
+        picture(tmp_path / inside / name / "1.png")
+    torchvisions = sorted(names)
+    table = open_images(tmp_path, classes=torchvisions)
+    assert table.classes == tuple(torchvisions) != read_folder(tmp_path).classes == tuple(names)
+    for path, label in zip(table.items, table.labels.tolist(), strict=True):
+        assert path.parent.name == table.classes[label]
+    with pytest.raises(ValueError, match="has the label 'class10', which is none of the 2 classes"):
+        read_folder(tmp_path, classes=names[:2])
+
+
 def test_a_flat_folder_is_unlabelled_and_so_may_a_split_be(tmp_path):
     picture(tmp_path / "flat" / "b.png"), picture(tmp_path / "flat" / "a.PNG")
     table = open_images(tmp_path / "flat")
@@ -68,7 +97,11 @@ def test_a_linked_class_is_read_and_a_loop_ends(tmp_path):
         ([], ["a", "b"], "no image in any"),
         (["a/1.png", "2.png"], [], "1 images outside"),
         (["train/a/1.png", "test/b/1.png"], [], "class 'b' not in train"),
-        (["train/a/1.png", "more/a/1.png"], [], "also 'more'"),
+        (["train/a/1.png", "more/a/1.png"], [], "move folder 'more' away .*rename folder 'train'.* manifest"),
+        (["train/a/1.png", "train/preview.png", "more/1.png"], [], "two ways"),
+        (["train/1.png", "test/1.png", "more/1.png"], [], "two ways: .*rename folders 'test', 'train'"),
+        (["training/a/1.png", "test/a/1.png"], [], "two ways"),
+        (["train/a/1.png", "test/a/1.png", "stray.png"], [], "split folders and also 1 images outside"),
         (["train/a/1.png", "val/a/1.png", "valid/a/1.png"], [], "both the val split"),
         (["train/a/1.png"], ["test"], "split folder .*test holds no image"),
     ],

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import struct
 
 import numpy as np
 import pytest
@@ -83,6 +84,34 @@ def test_the_orientation_agrees_with_pillow():
     content = encoded(COLOUR, exif=exif)
     expected = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     assert np.array_equal(read_image(content).movedim(0, -1).numpy(), np.asarray(expected))
+
+
+def exif_of(*tags):
+    """EXIF bytes of (number, type, count, value), whatever sense they make."""
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"Exif\0\0II*\0\x08\0\0\0" + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (0x0100, 2, 1, 1),  # a width that is a text
+        (0x8825, 4, 1, 8),  # a place that begins where the EXIF does
+        (0x0201, 2, 4, 0x41414141),  # a preview at "AAAA"
+        (0x0131, 12, 1, 6),  # a program whose name is a number
+    ],
+)
+def test_a_photo_is_turned_whatever_its_other_tags_say(other):
+    content = encoded(COLOUR, exif=exif_of((0x0112, 3, 1, 6), other))
+    expected = torch.from_numpy(np.array(COLOUR.transpose(Image.Transpose.ROTATE_270))).movedim(-1, 0)
+    assert torch.equal(read_image(content), expected)
+
+
+@pytest.mark.parametrize("broken", [b"Exif\0\0garbage and more", b"Exif\0\0MM", b"Exif\0\0MM\0*\xff\xff\xff\xff"])
+def test_tags_that_cannot_be_read_turn_nothing(broken):
+    plain = torch.from_numpy(np.array(COLOUR)).movedim(-1, 0)
+    assert torch.equal(read_image(encoded(COLOUR, exif=broken)), plain)
+    assert read_image(encoded(COLOUR, "JPEG", exif=broken)).shape == plain.shape
 
 
 @pytest.mark.parametrize(

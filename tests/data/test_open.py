@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -68,6 +69,46 @@ def test_a_dict_of_data_sets_has_their_splits():
     assert table.labels.tolist() == [0, 1, 1]
     with pytest.raises(ValueError, match="splits are called train, val, test"):
         open_images({"dev": Photos([(image, 0)])})
+
+
+def folders(root, **classes):
+    """An ImageFolder for each split, with one picture of each class."""
+    for split, names in classes.items():
+        for name in names:
+            picture(root / split / name / "1.png")
+    return {split: ImageFolder(root / split) for split in classes}
+
+
+def test_every_split_is_read_by_its_own_names(tmp_path):
+    table = open_images(folders(tmp_path, train="abc", test="ac"))
+    assert table.classes == ("a", "b", "c") and table.labels[table.split("test")].tolist() == [0, 2]
+    for item, label in zip(table.items, table.labels.tolist(), strict=True):
+        assert Path(item.dataset.samples[item.index][0]).parent.name == table.classes[label]
+    more = open_images(folders(tmp_path / "more", train="ac", test="abc"))
+    assert more.classes == ("a", "c", "b") and more.labels[more.split("test")].tolist() == [0, 2, 1]
+
+
+def test_splits_that_cannot_be_read_by_one_list_of_names_are_refused():
+    image = torch.zeros(1, 8, 8, dtype=torch.uint8)
+    several = {"train": Photos([(image, [0, 1])], classes="ab"), "test": Photos([(image, [0, 1])], classes="ba")}
+    with pytest.raises(ValueError, match="name their labels differently"):
+        read_dataset(several)
+    for wrong, reason in (("a", "has the label 1, and 1 classes"), ("aa", "names a class twice")):
+        parts = {"train": Photos([(image, 0)], classes="ab"), "test": Photos([(image, 1)], classes=wrong)}
+        with pytest.raises(ValueError, match=reason):
+            read_dataset(parts)
+
+
+def test_labels_are_those_that_the_elements_have():
+    image = torch.zeros(1, 8, 8, dtype=torch.uint8)
+    turned_around = Photos(
+        [(image, 2), (image, 1), (image, 0)], targets=[0, 1, 2], classes="abc", target_transform=lambda label: 2 - label
+    )
+    table = open_images(turned_around)
+    assert table.labels.tolist() == [2, 1, 0]
+    assert table.classes == ("0", "1", "2"), "what is called a is no longer 0"
+    unchanged = Photos([(image, 0), (image, 1)], targets=[0, 1], classes="ab", target_transform=int)
+    assert open_images(unchanged).classes == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +194,7 @@ def test_a_file_of_an_unknown_kind_is_refused(tmp_path):
 
 def test_an_unknown_option_is_refused_with_those_that_are_known(tmp_path):
     picture(tmp_path / "a.png")
-    with pytest.raises(ValueError, match=r"read_folder, which knows \['labelled'\], not \['labeled'\]"):
+    with pytest.raises(ValueError, match=r"read_folder, which knows \['labelled', 'classes'\], not \['labeled'\]"):
         open_images(tmp_path, labeled=False)
     with pytest.raises(ValueError, match="no options"):
         open_images("digits", size=8)

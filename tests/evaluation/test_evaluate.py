@@ -182,6 +182,25 @@ def test_a_limit_is_kept_and_the_result_repeats():
     assert same == first and second.provenance.data_sha256 == first.provenance.data_sha256
 
 
+def test_labels_are_read_in_the_order_of_the_classifiers_classes():
+    group, order = rotation_group(2), torch.tensor([2, 0, 3, 1])
+    table = table_of(8)
+    shuffled = dataclasses.replace(
+        table, labels=order.argsort()[table.labels], classes=tuple(CLASSES[place] for place in order.tolist())
+    )
+    given, other = (
+        evaluate(HonestSTN(classes=CLASSES), t, group=group, controls=False, **FAST) for t in (table, shuffled)
+    )
+    assert other.evaluation.classes == CLASSES and other.evaluation.rectified == given.evaluation.rectified
+    assert given.evaluation.rectified.mean == 1.0 and other.evaluation.flips == given.evaluation.flips
+    few = [
+        evaluate(HonestSTN(classes=names), table, group=group, limit=5, controls=False, **FAST)
+        for names in (CLASSES, shuffled.classes)
+    ]
+    assert torch.equal(few[0].answers.rows, few[1].answers.rows), "every classifier is judged on the same images"
+    assert few[0].evaluation.provenance.data_sha256 == few[1].evaluation.provenance.data_sha256
+
+
 def test_relative_poses_have_no_absolute_error():
     evaluation, _, _ = evaluate(
         HonestSTN(), table_of(8), group=rotation_group(4), poses="relative", controls=False, **FAST

@@ -14,6 +14,7 @@ from tokenstn.evaluation.intervals import (
     resampled_weights,
     share_interval,
     standard_error,
+    wilson_interval,
 )
 from tokenstn.evaluation.results import Interval
 from tokenstn.evaluation.selective import Ranking
@@ -139,6 +140,13 @@ def test_where_nothing_fails_the_interval_is_that_of_clopper_and_pearson(images)
     assert share_interval(all_right, pairs).low < share_interval(all_right, torch.arange(images)).low
     some = torch.tensor([1.0, 1.0, 0.0, 1.0])
     assert share_interval(some, torch.arange(4)) == cluster_mean_interval(some, torch.arange(4))
+
+
+@pytest.mark.parametrize(("right", "images"), [(0, 5), (7, 20), (20, 20), (61, 156)])
+def test_what_only_a_share_and_a_count_are_known_of_has_wilsons_interval(right, images):
+    exact = stats.binomtest(right, images).proportion_ci(0.95, "wilson")
+    low, high = wilson_interval(torch.tensor(right / images, dtype=torch.float64), torch.tensor(images))
+    assert (low.item(), high.item()) == pytest.approx((exact.low, exact.high), abs=1e-4)
 
 
 @pytest.mark.parametrize("images", [6, 18, 100])

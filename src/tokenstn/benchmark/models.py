@@ -36,7 +36,7 @@ def build_classifier(config: dict[str, Any], files: dict[str, str], table: Image
     if config["folder"] is not None:
         model = without_rectifier(load(files["folder"]))
         if model.classes is not None and model.classes != table.classes:
-            raise ValueError(f"{files['folder']} knows other classes than {table.name}, or in another order")
+            raise ValueError(f"{files['folder']} knows other classes than {table.name}")
         model.classes = table.classes
         return model
     arch, size = config["arch"], config["size"]

@@ -15,6 +15,9 @@ from tokenstn.benchmark.tables import Images, Phase, describe, find_file
 from tokenstn.benchmark.task import Task, versions_that_matter
 from tokenstn.evaluation.bench_results import UPRIGHT
 from tokenstn.models import AutoViews, reading
+from tokenstn.models.folder import CONFIG
+from tokenstn.system.documents import read_json
+from tokenstn.training import freezing
 
 OF_THE_CALL = ("auto",)  # options that a training does not depend on: rows that differ in them share it
 
@@ -55,9 +58,10 @@ class Planner:
         phases: tuple[Phase, ...] = ("choosing", "final") if self.experiment.tuning.tries > 1 else ("final",)
         for name, spec in self.experiment.data.items():
             try:
-                for phase in phases:
-                    self._images[name, phase] = describe(spec, phase, self.folders)
                 self._starts[name] = _start(self.experiment.classifier_of(name), self.folders)
+                classes = _classes_of(self._starts[name][1])
+                for phase in phases:
+                    self._images[name, phase] = describe(spec, phase, self.folders, classes)
             except (ValueError, OSError) as error:
                 self.missing[name] = str(error).partition("; a data set is one of")[0].partition("\n")[0]
 
@@ -86,6 +90,8 @@ class Planner:
         }
         if method in READS_AS_USUAL and reading.RULE > 1:  # the first rule has no number: cells were kept before it had
             shared["reading"] = reading.RULE
+        if method.startswith("tokenstn") and recipe["classifier"] == "joint":
+            shared["freezing"] = freezing.RULE
         common: dict[str, Any] = {"place": images.place, "files": self._starts[data][1]}
         training = None
         if learns(method):
@@ -191,3 +197,9 @@ def _start(spec: ClassifierSpec, folders: Sequence[str]) -> tuple[dict[str, Any]
             raise ValueError(f"there is no {given}: put it into .assets, or name its folder with --assets")
         config[name] = file_checksum(files[name])
     return config, files
+
+
+def _classes_of(files: dict[str, str]) -> tuple[str, ...] | None:
+    """What a trained classifier among the files calls its classes; None where there is none, or it does not say."""
+    known = read_json(Path(files["folder"]) / CONFIG).get("classes") if "folder" in files else None
+    return None if known is None else tuple(known)

@@ -14,6 +14,7 @@ import torch
 
 from tokenstn.benchmark.experiment import DataSpec
 from tokenstn.data import ImageTable, UnreadableImageError, open_images, split_table
+from tokenstn.evaluation.matching import first_difference, in_order_of, some_of
 from tokenstn.evaluation.sampling import data_checksum, stratified_limit
 
 Phase = Literal["choosing", "final"]
@@ -32,6 +33,7 @@ class Place:
     final: str = "train"
     judged: str = "test"
     limit: tuple[tuple[str, int], ...] = ()
+    classes: tuple[str, ...] | None = None  # in the order of a classifier that knows them already
 
 
 @dataclass(frozen=True)
@@ -69,18 +71,28 @@ def find_file(name: str, folders: Sequence[str] = ()) -> str:
     return name
 
 
-def describe(spec: DataSpec, phase: Phase, folders: Sequence[str] = ()) -> Images:
-    """Open a data set, and say what is in it; a ValueError with a sentence where it is not at hand."""
+def describe(
+    spec: DataSpec, phase: Phase, folders: Sequence[str] = (), classes: tuple[str, ...] | None = None
+) -> Images:
+    """Open a data set, and say what is in it; a ValueError with a sentence where it is not at hand, or where it has
+    other classes than a classifier knows.
+    """
     options = dict(spec.options)
     if "root" not in options and not Path(find_file(spec.source, folders)).exists():
         held = find_file(f"{spec.source}.npz", folders)  # MedMNIST by name, kept with the other files
         source = held if Path(held).exists() else spec.source
     else:
         source = find_file(spec.source, folders)
-    place = Place(source, phase, json.dumps(options), spec.final, spec.judged, tuple(sorted(spec.limit.items())))
+    limit = tuple(sorted(spec.limit.items()))
+    place = Place(source, phase, json.dumps(options), spec.final, spec.judged, limit, classes)
     table = _as_it_is(place)
     if not table.classes:
         raise ValueError(f"{spec.source} has no labels, and a benchmark needs them")
+    if classes is not None and table.classes != classes:
+        raise ValueError(
+            f"the classifier knows the classes {some_of(classes)}, {table.name} has {some_of(table.classes)}: "
+            f"{first_difference(classes, table.classes)}; they must be the same"
+        )
     found = Images(
         place,
         {split: data_checksum(table, rows) for split, rows in table.splits.items()},
@@ -112,6 +124,7 @@ def _as_it_is(place: Place) -> ImageTable:
         limit = dict(place.limit)
         rows = [stratified_limit(table, split, limit.get(split), SPLIT_SEED) for split in table.splits]
         table = table.subset(torch.cat(rows))
+    table = in_order_of(place.classes, table)  # after the choice, which is the same for every classifier
     if place.phase == "choosing" or place.judged == "val":  # no test image can be read, by whatever mistake
         table = table.subset(torch.cat([table.split("train"), table.split("val")]))
         final = {"train": table.split("train"), "test": table.split("val")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 from torch import Tensor
 
 from tokenstn.data.opening import PIXEL_LIMIT, UnreadableImageError, opened
@@ -16,6 +16,15 @@ __all__ = ["PIXEL_LIMIT", "UnreadableImageError", "decode", "from_pil", "read_fi
 
 BYTE_LIMIT = 2**31  # of a file; 16 bits in four channels of every pixel that is allowed are less
 BAND = 16_000_000  # pixels that are brought to 8 bits at once
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # by the orientation tag: what makes the image upright
 
 
 def read_image(source: str | Path | bytes, channels: int = 3) -> Tensor:
@@ -60,8 +69,7 @@ def decode(content: bytes, name: str, channels: int, limit: int | None = None) -
     """The image in the bytes of a file, ``(channels, H, W)`` uint8; ``name`` is for the error, ``limit`` of pixels."""
     with opened(content, name, limit) as image:
         image.load()
-        ImageOps.exif_transpose(image, in_place=True)
-        return from_pil(image, name, channels)
+        return from_pil(_as_seen(image), name, channels)
 
 
 def from_pil(image: Image.Image, name: str, channels: int) -> Tensor:
@@ -109,6 +117,22 @@ def require_channels(channels: int) -> None:
     """Refuse a number of channels that images are not read with."""
     if channels not in (1, 3):
         raise ValueError(f"images are read with 1 channel (grey) or 3 (colour), got channels={channels}")
+
+
+def _as_seen(image: Image.Image) -> Image.Image:
+    """The image turned and mirrored as its orientation tag says; what else the EXIF holds does not matter.
+
+    ``ImageOps.exif_transpose`` would write all tags anew, and fail where one of them is of a wrong type.
+    """
+    try:
+        turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # bytes that are no EXIF can fail in any way, and say nothing about the orientation
+        return image
+    if turn is None:
+        return image
+    turned = image.transpose(turn)
+    image.close()  # it is not to be in memory twice
+    return turned
 
 
 def _to_8_bits(image: Image.Image, name: str) -> Image.Image:

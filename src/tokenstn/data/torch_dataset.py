@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 import torch
@@ -20,13 +20,17 @@ def read_dataset(source: Datasets, channels: int = 3, name: str | None = None) -
 
     Elements are (image, label) or just an image: a PIL image, or a tensor ``(C, H, W)``, uint8 or floating point in
     [0, 1]. Give it without random transforms and without normalisation. Labels are whole numbers, or vectors of 0 and
-    1, taken from ``targets`` where the data set has it, else every element is read once. Names come from ``classes``.
+    1, taken from ``targets`` where the data set has it and no ``target_transform``, else every element is read once.
+
+    Names come from ``classes``, of each part its own: "dog" may be 1 in train and 0 in test. Labels that a
+    ``target_transform`` changed, or of a part without ``classes``, are places in the first list of names that there is.
     """
     parts: Mapping[Any, Dataset] = source if isinstance(source, Mapping) else {None: source}
     if not parts:
         raise ValueError("an empty dict of data sets: give one for each of train, val, test")
     items: list[DatasetMember] = []
     labels: list[Tensor] = []
+    named: list[tuple[str, ...]] = []
     splits: dict[str, Tensor] = {}
     for split, dataset in parts.items():
         size = _size(dataset)
@@ -34,15 +38,15 @@ def read_dataset(source: Datasets, channels: int = 3, name: str | None = None) -
             splits[split] = torch.arange(len(items), len(items) + size)
         items += [DatasetMember(dataset, index) for index in range(size)]
         labels.append(_labels(dataset, size))
-    first = next(iter(parts.values()))
-    name = name or type(first).__name__
+        named.append(_names(dataset, labels[-1]))
+    name = name or type(next(iter(parts.values()))).__name__
     if len({tuple(part.shape[1:]) for part in labels}) > 1:
         raise ValueError(f"{name}: the splits have labels of different shapes; give all of them the same kind")
-    together = torch.cat(labels)
+    coded, known = _by_one_list(name, labels, named)
+    together = torch.cat(list(coded))
     multi_label = together.ndim == 2
     count = together.shape[1] if multi_label else int(together.max()) + 1
-    known = tuple(map(str, getattr(first, "classes", None) or range(count)))
-    classes = known if count else ()
+    classes = (known or tuple(map(str, range(count)))) if count else ()
     return ImageTable(name, items, together, classes, splits, multi_label=multi_label, channels=channels)
 
 
@@ -55,9 +59,53 @@ def _size(dataset: Any) -> int:
     return len(dataset)
 
 
-def _labels(dataset: Any, size: int) -> Tensor:
+def _by_one_list(
+    name: str, labels: Sequence[Tensor], named: Sequence[tuple[str, ...]]
+) -> tuple[Sequence[Tensor], tuple[str, ...]]:
+    """The labels of each part ``(n,)`` or ``(n, L)`` by one list of names, from the names of each; and that list."""
+    lists = list(dict.fromkeys(names for names in named if names))
+    if len(lists) < 2:
+        return labels, lists[0] if lists else ()
+    if labels[0].ndim == 2:
+        raise ValueError(f"{name}: the splits name their labels differently; give all of them the same classes")
+    place: dict[str, int] = {}
+    for names in lists:
+        if len(set(names)) < len(names):
+            raise ValueError(f"{name} names a class twice; class names are distinct")
+        for one in names:
+            place.setdefault(one, len(place))
+    found = []
+    for codes, names in zip(labels, named, strict=True):
+        if names and int(codes.max()) >= len(names):
+            raise ValueError(f"{name}: a part has the label {int(codes.max())}, and {len(names)} classes")
+        places = torch.tensor([place[one] for one in names])
+        found.append(torch.where(codes >= 0, places[codes.clamp_min(0)], codes) if names else codes)
+    return found, tuple(place)
+
+
+def _names(dataset: Any, labels: Tensor) -> tuple[str, ...]:
+    """What the labels of a data set are called; nothing where that is not known."""
+    names = tuple(map(str, getattr(dataset, "classes", None) or ()))
+    if not names or not _transforms_labels(dataset):
+        return names
+    # the names are those of ``targets``, and of what a transform made of these only where it left them as they were
     targets = getattr(dataset, "targets", None)
-    found = list(targets) if targets is not None and len(targets) == size else [_label(dataset[i]) for i in range(size)]
+    return names if targets is not None and torch.equal(_coded(dataset, list(targets)), labels) else ()
+
+
+def _transforms_labels(dataset: Any) -> bool:
+    return getattr(dataset, "target_transform", None) is not None
+
+
+def _labels(dataset: Any, size: int) -> Tensor:
+    targets = None if _transforms_labels(dataset) else getattr(dataset, "targets", None)
+    if targets is not None and len(targets) == size:
+        return _coded(dataset, list(targets))
+    return _coded(dataset, [_label(dataset[index]) for index in range(size)])
+
+
+def _coded(dataset: Any, found: list[Any]) -> Tensor:
+    """Labels of whatever kind as whole numbers ``(n,)`` or 0 and 1 ``(n, L)``."""
     try:
         labels = torch.stack([torch.as_tensor(label) for label in found])
     except (RuntimeError, TypeError, ValueError) as error:

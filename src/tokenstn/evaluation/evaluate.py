@@ -19,7 +19,7 @@ from tokenstn.evaluation.answers import Answers
 from tokenstn.evaluation.controls import run_controls
 from tokenstn.evaluation.cost import device_name, measure_cost
 from tokenstn.evaluation.gallery import pick_examples, render_examples
-from tokenstn.evaluation.matching import check_match, without_labels
+from tokenstn.evaluation.matching import check_match, in_order_of, without_labels
 from tokenstn.evaluation.method import Method, Sampling, Views
 from tokenstn.evaluation.metrics_json import plain
 from tokenstn.evaluation.orbit import answer_orbit, device_of
@@ -91,12 +91,13 @@ def evaluate(
         model_name, command, settings: for the provenance; settings go on top of those that are known here.
     """
     start = time.monotonic()
-    table = table if labels else without_labels(table)
+    given = table if labels else without_labels(table)
+    table = in_order_of(model.classes, given)
     check_match(model, table, group, poses)
     assert model.preprocessing is not None
     if device is not None:
         model.to(device)
-    rows = stratified_limit(table, split, limit, seed)
+    rows = stratified_limit(given, split, limit, seed)  # the same ones for every classifier
     photos = load_photos(table, rows, model.preprocessing, batch_size, workers)
     answers = answer_orbit(
         model, photos, group, views=views, sampling=sampling, seed=seed, mask=mask, progress=progress
@@ -124,7 +125,7 @@ def evaluate(
         entropy=entropies_of(answers, len(classes), seed),
         uncertainty=uncertainty_scores_of(answers, failed, seed, draws),
         controls=(
-            _controls(model, table, split, limit, batch_size, workers, views, sampling, seed) if controls else ()
+            _controls(model, given, split, limit, batch_size, workers, views, sampling, seed) if controls else ()
         ),
         cost=measure_cost(model, batch_size=batch_size, views=views, auto_views=auto_views, measured=cost),
         provenance=Provenance(
@@ -134,7 +135,7 @@ def evaluate(
             device=device_name(device_of(model)),
             versions=versions(),
             seed=seed,
-            data_sha256=data_checksum(table, rows),
+            data_sha256=data_checksum(given, rows),
             settings=plain(
                 {
                     "limit": limit,
@@ -243,5 +244,5 @@ def _controls(
     assert model.preprocessing is not None
     few = CONTROL_IMAGES if limit is None else min(limit, CONTROL_IMAGES)
     rows = stratified_limit(table, split, few, seed)  # some of those that were evaluated
-    photos = load_photos(table, rows, model.preprocessing, batch_size, workers)
+    photos = load_photos(in_order_of(model.classes, table), rows, model.preprocessing, batch_size, workers)
     return run_controls(model, photos, views=views, sampling=sampling)

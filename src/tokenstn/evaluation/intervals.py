@@ -55,6 +55,21 @@ def share_interval(answers: Tensor, clusters: Tensor, draws: int = 1000, seed: i
     return Interval(found.value, min(found.low, reached), max(found.high, round(1 - reached, 4)))
 
 
+def wilson_interval(shares: Tensor, counts: Tensor, deviations: float = 1.96) -> tuple[Tensor, Tensor]:
+    """Both ends of Wilson's interval, of 95 % as it comes, for shares of so many independent answers; any shapes.
+
+    It needs no answers, only how many there were, and none of them has to be wrong.
+
+    >>> low, high = wilson_interval(torch.tensor([0.8, 1.0]), torch.tensor(20))
+    >>> [round(end, 2) for end in low.tolist()], [round(end, 2) for end in high.tolist()]
+    ([0.58, 0.84], [0.92, 1.0])
+    """
+    z, n = deviations, counts.double()
+    centre = shares + z**2 / (2 * n)
+    margin = z * torch.sqrt(shares * (1 - shares) / n + z**2 / (4 * n**2))
+    return (centre - margin) / (1 + z**2 / n), (centre + margin) / (1 + z**2 / n)
+
+
 def paired_difference(a: Tensor, b: Tensor, clusters: Tensor) -> Interval:
     """Mean of a minus mean of b on the same answers, each from 0 to 1; shapes as in :func:`cluster_mean_interval`.
 

@@ -33,9 +33,28 @@ def check_match(model: Method, table: ImageTable, group: Group, poses: str) -> N
     if model.classes is not None and model.classes != table.classes:
         raise ValueError(
             f"the classifier knows the classes {some_of(model.classes)}, {table.name} has {some_of(table.classes)}: "
-            f"{first_difference(model.classes, table.classes)}; they must be the same, in the same order, or leave the "
-            "labels out (--labels=false) to measure consistency alone"
+            f"{first_difference(model.classes, table.classes)}; they must be the same, or leave the labels out "
+            "(--labels=false) to measure consistency alone"
         )
+
+
+def in_order_of(classes: tuple[str, ...] | None, table: ImageTable) -> ImageTable:
+    """The same images with the labels in the order of a classifier's classes; the table itself where others are known.
+
+    >>> pixels = torch.zeros(3, 1, 8, 8, dtype=torch.uint8)
+    >>> table = ImageTable("few", pixels, torch.tensor([0, 1, -1]), ("class2", "class10"), channels=1)
+    >>> in_order_of(("class10", "class2"), table).labels.tolist()
+    [1, 0, -1]
+    """
+    if classes is None or classes == table.classes or sorted(classes) != sorted(table.classes):
+        return table
+    place = {name: number for number, name in enumerate(classes)}
+    there = torch.tensor([place[name] for name in table.classes])
+    if table.multi_label:
+        labels = torch.empty_like(table.labels).index_copy_(1, there, table.labels)
+    else:
+        labels = torch.where(table.labels >= 0, there[table.labels.clamp_min(0)], table.labels)
+    return replace(table, labels=labels, classes=classes)
 
 
 def without_labels(table: ImageTable) -> ImageTable:
@@ -65,7 +84,7 @@ def first_difference(known: tuple[str, ...], there: tuple[str, ...]) -> str:
         return f"{some_of(tuple(unknown))} {'is' if len(unknown) == 1 else 'are'} not among the classes that it knows"
     if missing:
         return f"{some_of(tuple(missing))} {'is' if len(missing) == 1 else 'are'} not among the images"
-    return "they are in another order"
+    return "a name stands there more than once"
 
 
 def some_of(names: tuple[str, ...]) -> str:

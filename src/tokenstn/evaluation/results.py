@@ -190,7 +190,8 @@ class Cost:
     """Parameters; multiply-adds ×2 for each number of views; throughput and memory beside the bare classifier's.
 
     flops: (views, FLOPs) of one image. throughput: (views, images per second); views 0 is the bare classifier, in both.
-    ``auto_views`` is the mean number that "auto" used over the orbit. peak_memory_mb: of one batch, None on the CPU.
+    trainable_parameters: those that ask for a gradient, of the model as it was given. ``auto_views`` is the mean number
+    that "auto" used over the orbit. peak_memory_mb: of one batch, None on the CPU.
     """
 
     parameters: int
