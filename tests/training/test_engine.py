@@ -151,6 +151,62 @@ def test_the_papers_recipes_train_with_labels_and_without_alignment(tmp_path, na
     assert (trained.frozen.share == 1.0) == (settings.classifier == "frozen")
 
 
+@pytest.mark.parametrize("name", ["default", "joint"])
+def test_a_classifier_comes_back_as_trainable_as_it_was_given(tmp_path, monkeypatch, name):
+    model = fresh()
+    model.classifier.head.bias.requires_grad_(False)
+    before = [parameter.requires_grad for parameter in model.classifier.parameters()]
+    settings = replace(recipe(name), epochs=1, batch_size=32)
+    train_rectifier(model, shapes(), settings, tmp_path / "run", machine=ONE_PROCESS)
+    assert [parameter.requires_grad for parameter in model.classifier.parameters()] == before
+
+    def stop(self) -> None:
+        raise PowerCutError
+
+    monkeypatch.setattr(RectifierTraining, "on_train_epoch_start", stop)
+    with pytest.raises(PowerCutError):
+        train_rectifier(model, shapes(), settings, tmp_path / "cut", machine=ONE_PROCESS)
+    assert [parameter.requires_grad for parameter in model.classifier.parameters()] == before
+
+
+def test_layers_that_the_localizer_reads_do_not_move_with_the_second_half(tmp_path):
+    model = fresh()  # reads the body, which is most of the classifier
+    before = {name: value.clone() for name, value in model.classifier.state_dict().items()}
+    settings = replace(recipe("joint"), epochs=1, batch_size=32, rate=1e-2)
+    train_rectifier(model, shapes(), settings, tmp_path, machine=ONE_PROCESS)
+    after = model.classifier.state_dict()
+    moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert moved == {name for name in before if name.startswith("head.")}
+
+
+def test_epochs_are_judged_by_the_loss_that_is_trained(tmp_path):
+    # the default's loss is that of the poses alone
+    pose = train_rectifier(fresh(), shapes(), replace(SHORT, epochs=1), tmp_path / "a", machine=ONE_PROCESS).figures
+    assert "val/pose" not in pose
+    labels = replace(SHORT, epochs=1, rate=1e-9, classification=1.0, label_smoothing=0.0)  # a rate that moves nothing
+    terms = {}
+    for name, settings in {
+        "labels": replace(labels, alignment=0.0),
+        "poses": replace(labels, classification=0.0),
+        "both": replace(labels, alignment=2.0, classification=3.0),
+        "kl": replace(labels, kl=0.5),
+    }.items():
+        terms[name] = train_rectifier(fresh(), shapes(), settings, tmp_path / name, machine=ONE_PROCESS).figures
+    assert terms["labels"]["val/pose"] == pytest.approx(terms["poses"]["val/loss"])
+    assert terms["labels"]["val/loss"] == pytest.approx(math.log(2), abs=0.1), "two classes, and nothing is known"
+    expected = 2 * terms["poses"]["val/loss"] + 3 * terms["labels"]["val/loss"]
+    assert terms["both"]["val/loss"] == pytest.approx(expected)
+    assert terms["kl"]["val/loss"] > terms["poses"]["val/loss"] + terms["labels"]["val/loss"]
+
+
+def test_a_batch_without_labels_teaches_nothing_where_labels_are_all_there_is(tmp_path):
+    by_labels = replace(SHORT, alignment=0.0, classification=1.0)
+    training = RectifierTraining(fresh(), by_labels, PREPARED, 0)
+    batch = {"image": torch.zeros(2, 1, 28, 28, dtype=torch.uint8), "index": torch.arange(2)}
+    assert training.training_step({**batch, "label": torch.tensor([-1, -1])}, 0) is None
+    assert training.training_step({**batch, "label": torch.tensor([-1, 1])}, 0) is not None
+
+
 def only_comets(count: int = 160) -> ImageTable:
     """Comets, each lying at an angle of its own: no orientation stands out."""
     generator = torch.Generator().manual_seed(1)

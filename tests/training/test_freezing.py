@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from tokenstn import TokenSTN
 from tokenstn.training import freeze_all, freeze_first_half, frozen_report, keep_frozen_parts_in_eval
+from tokenstn.training.freezing import shared_parameters
 
-from ..models.classifiers import small_vit
+from ..models.classifiers import PlainCNN, small_vit
 
 
 def stack(*sizes: int) -> nn.Module:
@@ -50,6 +52,47 @@ def test_what_was_frozen_before_stays_frozen():
     module.p3.requires_grad_(False)
     report = freeze_first_half(module)
     assert report.frozen_tensors == 3 and report.first_trainable == "p2"
+
+
+def test_where_all_was_frozen_before_the_second_half_is_freed():
+    module = stack(4, 4, 4, 4)
+    freeze_all(module)
+    report = freeze_first_half(module)
+    assert report.frozen_tensors == 2 and report.first_trainable == "p2"
+
+
+@pytest.mark.parametrize("shared", [2, 9])
+def test_the_layers_that_the_localizer_reads_are_frozen_however_many(shared):
+    vit = small_vit(depth=12)
+    freeze_all(vit)
+    backbone = TokenSTN(vit, shared=shared).backbone
+    read = shared_parameters(backbone)
+    assert not any(parameter.requires_grad for parameter in vit.parameters()), "looking changes nothing"
+    blocks = {id(parameter) for block in vit.blocks[:shared] for parameter in block.parameters()}
+    assert blocks < {id(parameter) for parameter in read}
+    freeze_first_half(vit, read)
+    trained = [number for number, block in enumerate(vit.blocks) if next(block.parameters()).requires_grad]
+    assert trained == list(range(max(shared, 6), 12)) and vit.head.weight.requires_grad
+
+
+def test_a_layer_that_is_named_is_found_with_all_before_it():
+    network = PlainCNN(channels=1, classes=2)
+    backbone = TokenSTN(network, shared="body", input_size=(28, 28)).backbone
+    before = {id(one) for part in (network.stem, network.body) for one in part.parameters()}
+    assert {id(one) for one in shared_parameters(backbone)} == before
+    assert shared_parameters(TokenSTN(network, primitives=(), input_size=(28, 28)).backbone) == []
+
+
+def test_what_has_no_gradient_is_left_alone():
+    network = PlainCNN(channels=1, classes=2)
+    network.stem = nn.Sequential(nn.AvgPool2d(2))
+    network.body = nn.Identity()
+    freeze_all(network)
+    backbone = TokenSTN(network, shared="stem", input_size=(28, 28)).backbone
+    assert shared_parameters(backbone) == [], "layers without parameters"
+    network.codes = nn.Parameter(torch.zeros(3, dtype=torch.int8), requires_grad=False)
+    freeze_first_half(network)
+    assert not network.codes.requires_grad and network.head.bias.requires_grad
 
 
 def test_freeze_all_leaves_nothing():

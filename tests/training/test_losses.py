@@ -46,6 +46,14 @@ def test_a_probability_of_zero_is_finite_and_so_is_its_gradient(multi_label):
     assert loss.isfinite() and loss > 10 and p.grad.isfinite().all()
 
 
+def test_a_label_that_is_surely_wrong_costs_no_more_than_float32_can_tell():
+    def loss(logit: float) -> float:
+        return classification_loss(torch.tensor([[logit]]).sigmoid(), torch.zeros(1, 1), multi_label=True).item()
+
+    near, beyond = loss(16.0), loss(20.0)
+    assert near == pytest.approx(16, abs=0.1) and near < beyond < near + 2, "no jump where 1 − p is rounded to 0"
+
+
 def test_a_very_wrong_prediction_keeps_its_gradient():
     logits = torch.tensor([[0.0, 80.0]], requires_grad=True)
     classification_loss(logits.softmax(-1), torch.tensor([0])).backward()

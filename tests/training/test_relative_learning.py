@@ -1,6 +1,7 @@
 """Comets that all lie differently, no upright one anywhere: their poses become consistent."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -78,9 +79,19 @@ def test_rectified_comets_all_point_the_same_way(trained):
     assert wrap_angle(left - centre).abs().median() < math.radians(15)
 
 
-@pytest.mark.parametrize("primitives", [("translation",), ("shear", "reflection")])
+@pytest.mark.parametrize("primitives", [("translation",), ("shear", "reflection"), ("rotation", "shear")])
 def test_primitives_that_cannot_be_learned_from_images_that_are_not_upright_are_refused(primitives):
     model = fresh(primitives=primitives)
     with pytest.raises(ValueError, match=r"only rotation and scale can.*--upright yes"):
         RectifierTraining(model, DEFAULT, PREPARED, seed=0, upright=False)
     RectifierTraining(model, DEFAULT, PREPARED, seed=0, upright=True)
+    by_labels = replace(DEFAULT, alignment=0.0, classification=1.0)
+    RectifierTraining(model, by_labels, PREPARED, seed=0, upright=False)
+
+
+def test_what_is_refused_is_named_and_what_can_be_learned_is_not():
+    with pytest.raises(ValueError, match=r"^shear and translation cannot be learned"):
+        RectifierTraining(
+            fresh(primitives=("rotation", "shear", "translation")), DEFAULT, PREPARED, seed=0, upright=False
+        )
+    RectifierTraining(fresh(primitives=("rotation", "scale")), DEFAULT, PREPARED, seed=0, upright=False)

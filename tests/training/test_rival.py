@@ -9,10 +9,11 @@ import tokenstn
 from tokenstn.baselines import Rival
 from tokenstn.training import keeping
 from tokenstn.training.engine import train_rival
+from tokenstn.training.rectifier_training import RectifierTraining
 from tokenstn.training.rival import RivalTraining
 
 from ..models.classifiers import PlainCNN
-from .test_engine import ONE_PROCESS, PREPARED, SHORT, logged, shapes, weights
+from .test_engine import ONE_PROCESS, PREPARED, SHORT, fresh, logged, shapes, weights
 
 
 def rival(name: str, **options) -> Rival:
@@ -44,6 +45,30 @@ def test_augmented_training_of_a_plain_classifier_pays_on_moved_images(tmp_path)
     train_rival(model, shapes(), joint, tmp_path, augmentation=("rotation",), machine=ONE_PROCESS)
     losses = logged(tmp_path, "train/loss")
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("kind", ["rival", "rectifier"])
+def test_the_classification_of_an_epoch_is_a_mean_over_the_images_with_a_label(kind):
+    settings = replace(SHORT, classification=1.0)
+    training = (
+        RivalTraining(rival("stn"), settings, PREPARED, 0, ())
+        if kind == "rival"
+        else RectifierTraining(fresh(), settings, PREPARED, 0)
+    )
+    noted: list[tuple[set[str], int]] = []
+    training.note = lambda figures, images: noted.append((set(figures), images))
+    batch = {"image": torch.zeros(4, 1, 28, 28, dtype=torch.uint8), "index": torch.arange(4)}
+    training.training_step({**batch, "label": torch.tensor([1, -1, -1, 0])}, 0)
+    assert [images for names, images in noted if "train/classification" in names] == [2]
+    assert [images for names, images in noted if "train/alignment_rotation" in names] == [4] * (kind == "rectifier")
+
+
+def test_a_classifier_comes_back_as_trainable_as_it_was_given(tmp_path):
+    model = rival("stn")
+    model.classifier.head.bias.requires_grad_(False)
+    before = [parameter.requires_grad for parameter in model.classifier.parameters()]
+    train_rival(model, shapes(), replace(SHORT, epochs=1), tmp_path, machine=ONE_PROCESS)
+    assert [parameter.requires_grad for parameter in model.classifier.parameters()] == before
 
 
 class PowerCutError(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tokenstn.baselines.likelihood import mixture_loss
 from tokenstn.geometry import Primitive, Reflection, Rotation, Scale
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.checkpoint import head_name
@@ -57,7 +58,7 @@ class ClassifierTraining(Training):
         if len(labelled_places(batch)) == 0:
             return None
         loss = self.loss(images, batch)
-        self.note({"train/loss": loss}, len(images))
+        self.note({"train/loss": loss}, len(labelled_places(batch)))
         return loss
 
     def loss(self, images: Tensor, batch: Batch) -> Tensor:
@@ -68,8 +69,10 @@ class ClassifierTraining(Training):
         half_turn = torch.where(slightly.reflection < 0, math.pi, 0.0)
         slightly = replace(slightly, rotation=slightly.rotation + half_turn)
         images, *_ = self.at_pose(images, slightly)
-        model = self.model
-        return classification_loss(model(images).probabilities, labels, model.multi_label, self.recipe.label_smoothing)
+        model, smoothing = self.model, self.recipe.label_smoothing
+        if model.multi_label:  # of a label that is surely wrong, only the logit has a gradient left
+            return mixture_loss(model.backbone.logits(images).unsqueeze(1), labels, True, smoothing)
+        return classification_loss(model(images).probabilities, labels, label_smoothing=smoothing)
 
     def validation_step(self, batch: Batch, number: int) -> None:
         images, labels = labelled(batch, self.images(batch), batch["label"])

@@ -27,7 +27,13 @@ from tokenstn.system.stopping import StopRequest
 from tokenstn.training.checkpoints import Patience
 from tokenstn.training.classifier_training import ClassifierTraining
 from tokenstn.training.finite import FiniteSteps
-from tokenstn.training.freezing import FrozenReport, freeze_all, freeze_first_half
+from tokenstn.training.freezing import (
+    FrozenReport,
+    freeze_all,
+    freeze_first_half,
+    gradients_as_before,
+    shared_parameters,
+)
 from tokenstn.training.graphs import PlayBack
 from tokenstn.training.keeping import KeepLast
 from tokenstn.training.loading import load
@@ -84,12 +90,12 @@ def train_rectifier(
     machine: Machine = Machine(),
     resume: bool = False,
 ) -> Trained:
-    """Train the rectifier of a model; its classifier is frozen as the recipe says."""
-    freeze = freeze_all if recipe.classifier == "frozen" else freeze_first_half
-    frozen = freeze(model.classifier)
-    module = RectifierTraining(model, recipe, preprocessing_of(model), seed, upright, labelled)
-    monitor = CollapseMonitor()
-    trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[monitor])
+    """Train the rectifier of a model; its classifier is frozen as the recipe says, and afterwards as it was."""
+    with gradients_as_before(model.classifier):
+        frozen = _freeze(model, recipe)
+        module = RectifierTraining(model, recipe, preprocessing_of(model), seed, upright, labelled)
+        monitor = CollapseMonitor()
+        trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[monitor])
     model.eval()
     return replace(trained, frozen=frozen, collapse=monitor.report)
 
@@ -110,10 +116,11 @@ def train_rival(
 
     Of the recipe, optimisation and smoothing count; the terms are the rival's own.
     """
-    frozen = (freeze_all if recipe.classifier == "frozen" else freeze_first_half)(model.classifier)
     moves = as_primitives(augmentation)
-    module = RivalTraining(model, recipe, preprocessing_of(model), seed, moves, upright)
-    trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[])
+    with gradients_as_before(model.classifier):
+        frozen = _freeze(model, recipe)
+        module = RivalTraining(model, recipe, preprocessing_of(model), seed, moves, upright)
+        trained = _fit(module, table, out, machine, resume, best="val/loss", mode="min", callbacks=[])
     model.eval()
     return replace(trained, frozen=frozen)
 
@@ -128,6 +135,12 @@ def classifier_training(
     """The Lightning module that trains the classifier of a bare model."""
     moves = None if augmentation is None else as_primitives(augmentation)
     return ClassifierTraining(model.classifier, recipe, preprocessing_of(model), seed, table.multi_label, moves)
+
+
+def _freeze(model: TokenSTN | Rival, recipe: Recipe) -> FrozenReport:
+    if recipe.classifier == "frozen":
+        return freeze_all(model.classifier)
+    return freeze_first_half(model.classifier, shared_parameters(model.backbone))
 
 
 def _fit(

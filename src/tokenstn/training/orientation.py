@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tokenstn.evaluation.intervals import wilson_interval
 from tokenstn.geometry import Pose, Primitive, Reflection, Rotation, as_primitives, warp
 
 CONFIDENT = 0.7  # probability from which a prediction counts
@@ -128,8 +129,6 @@ def _mutual(there: Tensor, back: Tensor, counts: Tensor) -> list[tuple[int, int]
 
 
 def _surely_most(shares: Tensor, counts: Tensor) -> Tensor:
-    """Whether the lower end of Wilson's interval lies above the least share; counts belong to the rows."""
-    n, z = counts.unsqueeze(1).double().clamp_min(1), STANDARD_ERRORS
-    centre = shares + z**2 / (2 * n)
-    margin = z * torch.sqrt(shares * (1 - shares) / n + z**2 / (4 * n**2))
-    return (centre - margin) / (1 + z**2 / n) > LEAST_SHARE
+    """Whether the lower end of the share's interval lies above the least share; counts belong to the rows."""
+    low, _ = wilson_interval(shares, counts.unsqueeze(1).clamp_min(1), STANDARD_ERRORS)
+    return low > LEAST_SHARE

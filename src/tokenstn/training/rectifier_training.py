@@ -63,8 +63,13 @@ class RectifierTraining(Training):
         if len(images) == 0:
             return None
         terms = self.terms(images, batch)
+        if not terms:  # labels are all that is learned from, and no image of the batch has one
+            return None
         total = torch.stack(list(terms.values())).sum()
-        self.note({f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}, len(images))
+        figures = {f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}
+        if "classification" in terms:  # a mean over fewer images
+            self.note({"train/classification": figures.pop("train/classification")}, len(labelled_places(batch)))
+        self.note(figures, len(images))
         return total
 
     def loss(self, images: Tensor, batch: Batch) -> Tensor:
@@ -110,9 +115,13 @@ class RectifierTraining(Training):
     @property
     def learns_poses_alone(self) -> bool:
         """Whether the loss is made of nothing but the known poses of upright images, as by default."""
+        return bool(self.upright and not self.learns_more_than_poses)
+
+    @property
+    def learns_more_than_poses(self) -> bool:
+        """Whether the loss has other terms beside the known poses."""
         recipe = self.recipe
-        others = recipe.kl or recipe.variance or (recipe.classification and self.labelled)
-        return bool(self.upright and recipe.alignment and not others)
+        return bool(recipe.kl or recipe.variance or (recipe.classification and self.labelled))
 
     def aligned(self, seen: Tensor, *applied: Tensor) -> Tensor:
         """How badly images ``(B, C, h, w)`` are read that were given a pose, the fields of it: ``(primitives,)``."""
@@ -135,6 +144,13 @@ class RectifierTraining(Training):
             self.model.beliefs({name: raw[rows] for name, raw in both.items()})
             for rows in (slice(None, len(images)), slice(len(images), None))
         )
+        if self.upright:
+            aligned = absolute_alignment(moved, pose)
+        else:
+            unmoved = Pose.of(rotation=torch.zeros_like(pose.rotation))
+            aligned = relative_alignment(as_it_comes, moved, unmoved, pose)
+        recipe, of_poses = self.recipe, torch.stack(list(aligned.values())).sum()
+        terms = [recipe.alignment * of_poses] if recipe.alignment else []
         if self.labelled and len(labelled_places(batch)):
             answers = {
                 "val/posed": self.model.classify(posed, moved),
@@ -142,24 +158,36 @@ class RectifierTraining(Training):
             }
             right = {name: share_right(found.probabilities, batch["label"]) for name, found in answers.items()}
             self.log_dict(right, prog_bar=True, sync_dist=True, batch_size=len(labelled_places(batch)))
-        if self.upright:
-            aligned = absolute_alignment(moved, pose)
-        else:
-            unmoved = Pose.of(rotation=torch.zeros_like(pose.rotation))
-            aligned = relative_alignment(as_it_comes, moved, unmoved, pose)
-        loss = torch.stack(list(aligned.values())).sum()
-        self.log("val/loss", loss, prog_bar=True, sync_dist=True, batch_size=len(images))
+            if recipe.classification:
+                answer = answers["val/posed" if recipe.apply_poses else "val/upright"]
+                likely, labels = labelled(batch, answer.probabilities, batch["label"])
+                loss = classification_loss(likely, labels, self.model.multi_label, recipe.label_smoothing)
+                terms.append(recipe.classification * loss)
+        shown = moved if recipe.apply_poses else as_it_comes  # as training shows them
+        if recipe.kl:
+            terms.append(recipe.kl * kl_loss(shown))
+        if recipe.variance:
+            terms.append(recipe.variance * variance_preserving(moved, pose))
+        if terms:  # none, where labels are all that is learned from and no image of the batch has one
+            total = torch.stack(terms).sum()
+            self.log("val/loss", total, prog_bar=True, sync_dist=True, batch_size=len(images))
+        if self.learns_more_than_poses:  # else it is the loss
+            self.log("val/pose", of_poses, sync_dist=True, batch_size=len(images))
         moves = {name: getattr(pose, name).cpu() for name in moved}
         return {"poses": PosedBatch(best_values(as_it_comes), moves, best_values(moved))}
 
 
 def require_learnable(model: TokenSTN, recipe: Recipe, upright: bool) -> None:
-    """Refuse primitives that cannot be learned from the images as they are."""
+    """Refuse primitives that cannot be learned from the images as they are.
+
+    A recipe without alignment learns all of them from labels, whichever way is up.
+    """
     names = [primitive.name for primitive in model.primitives]
-    if not upright and not {"rotation", "scale"} & set(names):
+    others = [name for name in names if name not in ("rotation", "scale")]
+    if not upright and recipe.alignment and others:
         raise ValueError(
-            f"{' and '.join(names)} cannot be learned from images that do not come upright, only rotation and scale "
-            "can: if they do come upright, say so, --upright yes; otherwise add one of these to the primitives"
+            f"{' and '.join(others)} cannot be learned from images that do not come upright, only rotation and scale "
+            "can: if they do come upright, say so, --upright yes; otherwise take no other primitives than these"
         )
     if recipe.mirror and "reflection" in names:
         raise ValueError(

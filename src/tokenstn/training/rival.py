@@ -47,7 +47,8 @@ class RivalTraining(Training):
             return None
         terms = self.terms(images, batch)
         total = torch.stack(list(terms.values())).sum()
-        self.note({f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}, len(images))
+        figures = {f"train/{name}": term for name, term in terms.items()} | {"train/loss": total}
+        self.note(figures, len(labelled_places(batch)))
         return total
 
     def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:

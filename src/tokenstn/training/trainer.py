@@ -92,6 +92,22 @@ def trainer_of(recipe: Recipe, out: Path, machine: Machine, callbacks: list[Call
     )
 
 
+def processes_of(machine: Machine) -> int:
+    """How many processes share a run on it, which "auto" and lists of devices do not say themselves."""
+    with without_chatter():
+        trainer = lightning.Trainer(
+            accelerator=machine.accelerator,
+            devices=machine.devices,
+            num_nodes=machine.num_nodes,
+            strategy=machine.strategy,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+        )
+    return trainer.num_devices * trainer.num_nodes
+
+
 def _between_validations(recipe: Recipe, validations: int) -> int:
     """Epochs from one to the next: many short epochs are not all validated, but the last one is; patience needs all."""
     most = recipe.epochs // validations if recipe.patience is None else 1
