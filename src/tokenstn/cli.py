@@ -1,18 +1,21 @@
 """The command line: parses and prints, nothing else. Every command is the function of the same name in ``verbs``.
 
 Exit codes: 0 done; 1 something broke, such as a process that the command needs; 2 refused with a sentence: a mistake in
-the call, in what it was given, or in where it should write; 130 interrupted (Ctrl-C); 143 terminated (SIGTERM).
+the call, in what it was given, or in where it should write; 130 interrupted (Ctrl-C); 141 nobody reads what it prints
+(SIGPIPE); 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import sys
 import warnings
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter, Namespace
 
@@ -40,7 +43,7 @@ COMMANDS: dict[str, Callable] = {
 EXIT_CODES = (
     "exit codes:\n"
     "    0 done, 1 something broke, 2 refused (the sentence says why), 130 interrupted (Ctrl-C),\n"
-    "    143 terminated (SIGTERM)\n"
+    "    141 nobody reads what it prints (SIGPIPE), 143 terminated (SIGTERM)\n"
     "    Stopped and called again, predict, rectify, bench and train --resume=true go on where they were."
 )
 # an argument by its place that may be left out, which the parser does not see from a function
@@ -55,7 +58,49 @@ SEVERAL = {"compare": ("runs", "two or more folders that tokenstn evaluate or to
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     no_telemetry()
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter that it has not would end hours of work
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+        finally:
+            _flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (BrokenPipeError, SystemExit) as ended:
+        broken = ended if isinstance(ended, BrokenPipeError) else ended.__context__  # rich turns one into the other
+        if not isinstance(broken, BrokenPipeError):
+            raise
+        _drop_what_is_left(sys.stdout)
+        try:
+            print("tokenstn: nobody reads what it prints any more, so that it ended", file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            _drop_what_is_left(sys.stderr)
+        return 141
+
+
+def _flush() -> None:
+    """Print what is still to be printed, while there is somebody to say that it could not be."""
+    if sys.stdout is None:  # it was closed before this began
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as full:
+        _drop_what_is_left(sys.stdout)
+        print(f"tokenstn: what it says cannot be written ({full})", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _drop_what_is_left(stream: TextIO) -> None:
+    """What a stream has not written yet goes nowhere, so that Python can end without trying again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run(given: list[str]) -> int:
     parser = _parser(next((argument for argument in given if not argument.startswith("-")), ""))
     debug = "--debug" in given
     mistake = _broken_config(given)
@@ -84,9 +129,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("once", UserWarning)
             warnings.showwarning = _show_warning
             result = COMMANDS[verb](**options.as_dict())
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except Stopped as stopped:
         if stopped.code:  # all but the first of several processes say nothing
             print(f"tokenstn {verb}: {stopped}", file=sys.stderr)
@@ -99,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as mistake:
         if debug:
             raise
+        _flush()  # raises where the mistake is that nobody reads it
         print(f"tokenstn {verb}: {mistake}", file=sys.stderr)
         return 2
     if verb == "convert":
@@ -185,9 +228,25 @@ def _parser(wanted: str) -> ArgumentParser:
                 if name in which:
                     command.add_argument(which[name][0], nargs=number, type=str, help=which[name][1])
                     by_place.add(which[name][0])
-            command.add_function_arguments(verb, as_positional=True, skip=by_place)
+            command.add_function_arguments(_arguments_of(verb), as_positional=True, skip=by_place)
         commands.add_subcommand(name, command, help=summary.splitlines()[0])
     return parser
+
+
+def _arguments_of(verb: Callable) -> Callable:
+    """A function with the arguments and the docstring of a verb: for the sake of its types the parser would import all
+    that the verb's module names for type checkers, torch among it, which takes seconds and a GB.
+    """
+
+    def arguments() -> None: ...
+
+    signature = inspect.signature(verb)
+    arguments.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    types = get_type_hints(arguments, vars(sys.modules[verb.__module__]))
+    resolved = [parameter.replace(annotation=types[name]) for name, parameter in signature.parameters.items()]
+    arguments.__signature__ = inspect.Signature(resolved)  # type: ignore[attr-defined]
+    arguments.__doc__, arguments.__name__ = verb.__doc__, verb.__name__
+    return arguments
 
 
 if __name__ == "__main__":

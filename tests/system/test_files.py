@@ -9,6 +9,7 @@ from tokenstn.system.files import (
     in_words,
     remove_unfinished,
     require_writable,
+    was_cut_off,
     write_text,
     written_together,
     written_whole,
@@ -46,12 +47,32 @@ def test_several_files_come_together_and_the_last_one_says_so(tmp_path):
     with pytest.raises(PowerCutError), written_together(tmp_path, last="done.json") as place:
         cut_while_writing(place / "report.html")
     assert everything(tmp_path) == {"done.json": "old", "figures/old.csv": "old", "mine.txt": "old"}
-    with written_together(tmp_path, last="done.json", instead_of="figures/*.*") as place:
+    with written_together(tmp_path, last="done.json", instead_of=[tmp_path / "figures" / "old.csv"]) as place:
         (place / "figures").mkdir()
         for name in ("done.json", "figures/new.csv", "report.html"):
             (place / name).write_text("new")
     found = everything(tmp_path)
     assert found == {"done.json": "new", "figures/new.csv": "new", "report.html": "new", "mine.txt": "old"}
+
+
+def test_what_was_cut_off_while_files_moved_says_so_until_it_is_made_good(tmp_path):
+    (tmp_path / "answers").write_text("old")
+    (tmp_path / "figures").write_text("a file where a folder is to be")
+
+    def all_of_them() -> None:
+        with written_together(tmp_path, last="done.json") as place:
+            (place / "figures").mkdir()
+            for name in ("answers", "done.json", "figures/new.csv"):
+                (place / name).write_text("new")
+
+    with pytest.raises(OSError, match="figures"):
+        all_of_them()
+    assert (tmp_path / "answers").read_text() == "new" and was_cut_off(tmp_path)
+    (tmp_path / "figures").unlink()
+    remove_unfinished(tmp_path, deep=False)
+    all_of_them()
+    assert everything(tmp_path) == {"answers": "new", "done.json": "new", "figures/new.csv": "new"}
+    assert not was_cut_off(tmp_path)
 
 
 def test_what_a_killed_process_left_half_is_removed_and_nothing_else(tmp_path):

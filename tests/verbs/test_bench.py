@@ -2,13 +2,18 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tokenstn.cli import main
+from tokenstn.reports.bench import require_free
 from tokenstn.verbs.bench import bench
 
 from ..benchmark.tiny import rows, tiny, written
+from .folders import few_digits
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(tmp_path, capsys):
@@ -31,11 +36,38 @@ def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(tmp_path, capsys):
         (["bench", "rotmnist", "--methods", "stm"], "has no stm"),
         (["bench", "rotmnist", "--processes", "0"], "at least 1"),
         (["bench", "rotmnist", "--accelerator", "tpu"], "cpu, gpu or auto"),
+        (["bench", "rotmnist", "--accelerator", "cpu", "--devices", "x"], "--devices x: how many, such as 2"),
+        (["bench", "rotmnist", "--seeds", "0,1,0"], "--seeds 0,1,0: one is named twice"),
     ],
 )
 def test_a_mistake_is_answered_with_a_sentence(call, said, capsys):
     assert main([*call]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("few.json", '{"mine": 1}', "few.json holds no results of tokenstn bench"),
+        ("few.json", (RESULTS / "digits.json").read_text(encoding="utf-8"), "is of other images (mnist-mini)"),
+        ("few.md", "my notes", "no few.json beside it says what it is of"),
+    ],
+)
+def test_what_is_not_a_result_of_the_same_images_is_not_written_over(tmp_path, capsys, name, content, said):
+    data, out = few_digits(tmp_path), tmp_path / "results"
+    out.mkdir()
+    (out / name).write_text(content, encoding="utf-8")
+    call = ["bench", "--data", str(data), "--out", str(out), "--cache", str(tmp_path / "cache"), "--accelerator=cpu"]
+    assert main(call) == 2
+    assert said in capsys.readouterr().err
+    assert [path.read_text(encoding="utf-8") for path in out.iterdir()] == [content]
+    assert not (tmp_path / "cache").exists()
+
+
+def test_results_of_the_same_images_may_be_written_again(tmp_path):
+    (tmp_path / "digits.json").write_bytes((RESULTS / "digits.json").read_bytes())
+    require_free(tmp_path, "digits", {"mnist-mini": "mnist-mini", "more": "added/since"})
+    require_free(tmp_path, "other", {"mnist-mini": "mnist-mini"})
 
 
 def test_the_function_needs_no_command_line_parser(tmp_path):

@@ -225,5 +225,8 @@ def test_a_checkpoint_is_converted(tmp_path, capsys):
     assert main([*there, "--input_size", "96"]) == 2
     assert "go together" in capsys.readouterr().err
     torch.save(network.state_dict(), tmp_path / "other.pth")
-    assert main(["convert", str(tmp_path / "other.pth"), "--arch", "resnet18"]) == 2
+    unfit = ["convert", str(tmp_path / "other.pth"), "--arch", "resnet18"]
+    assert main(unfit) == 2
+    assert "holds a model: choose another --out" in capsys.readouterr().err, "which is the folder other"
+    assert main([*unfit, "--overwrite=true"]) == 2
     assert "does not hold the weights of resnet18" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """``tokenstn diagnose``: a verdict for any classifier, with and without labels."""
 
 import json
+import shlex
 
 import pytest
 
@@ -8,7 +9,7 @@ import tokenstn
 from tokenstn.cli import main
 from tokenstn.evaluation.metrics_json import from_json
 
-from .folders import few_digits, model_folder, run_folder
+from .folders import blank_page, few_digits, model_folder, run_folder
 
 FAST = ["--order=4", "--limit=12", "--accelerator=cpu", "--progress=false"]
 
@@ -82,7 +83,37 @@ def test_a_rectifier_is_left_out_and_mentioned(digits, tmp_path, capsys):
     assert main(["diagnose", str(run), str(digits), *FAST, "--labels=false"]) == 0
     said = capsys.readouterr().out
     assert "without a rectifier" in said and "it has a rectifier, which is left out here" in said
-    assert said.strip().endswith(f"tokenstn evaluate {run} --data '{digits}'")
+    command = said.strip().splitlines()[-1].strip()
+    assert command == (
+        f"tokenstn evaluate {run} --data '{digits}' --group rotoscale --order 4 --scales 3 --labels=false --limit 12"
+    )
+
+
+def test_the_command_for_a_rectifier_measures_what_the_diagnosis_did(tmp_path, capsys, monkeypatch):
+    model = model_folder(tmp_path / "model", classes=tuple("abcdefghij"))
+    settings = ["--order=2", "--limit=5", "--labels=false", "--seed=4", "--accelerator=cpu", "--progress=false"]
+    assert main(["diagnose", str(model), "digits", "--out", str(tmp_path / "before"), *settings]) == 0
+    command = capsys.readouterr().out.split("      tokenstn evaluate ")[1].splitlines()[0]
+    assert "--split all" in command and "--labels=false" in command
+    monkeypatch.setattr("tokenstn.verbs.evaluation_folder.write_report", blank_page)
+    more = ["--out", str(tmp_path / "after"), "--cost=false", "--controls=false", "--progress=false"]
+    assert main(["evaluate", *shlex.split(command), *more]) == 0
+    before, after = (
+        from_json(json.loads((tmp_path / name / "metrics.json").read_text(encoding="utf-8")))
+        for name in ("before", "after")
+    )
+    assert before.elements == after.elements and before.images == after.images
+    assert before.bare.consistency == pytest.approx(after.bare.consistency)
+
+
+def test_what_cannot_be_printed_does_not_keep_the_report_from_being_written(classifier, digits, tmp_path, monkeypatch):
+    def unprintable(_) -> str:
+        raise UnicodeEncodeError("cp1252", "█", 0, 1, "it has no such letter")
+
+    monkeypatch.setattr("tokenstn.verbs.bars.curves", unprintable)
+    out = tmp_path / "report"
+    assert main(["diagnose", str(classifier), str(digits), "--out", str(out), *FAST]) == 2
+    assert (out / "report.html").is_file() and (out / "metrics.json").is_file()
 
 
 def test_from_python_the_result_is_a_value(classifier):

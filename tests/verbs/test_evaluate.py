@@ -98,13 +98,59 @@ def test_an_evaluation_is_replaced_only_when_asked(done, digits, model, tmp_path
 
 
 @pytest.mark.usefixtures("no_figures")
+def test_figures_of_others_stay_where_an_evaluation_is_replaced(done, digits, model, tmp_path):
+    out = shutil.copytree(done, tmp_path / "out")
+    for name in ("my_plot.pdf", "data.csv", "accuracy.svg"):
+        (out / "figures" / name).write_text("mine")
+    call = ["evaluate", str(model), "--data", str(digits), "--out", str(out), *FAST, "--overwrite"]
+    assert main(call) == 0
+    assert {path.name for path in (out / "figures").iterdir()} == {"my_plot.pdf", "data.csv", "accuracy.svg"}
+
+
+@pytest.mark.usefixtures("no_figures")
+@pytest.mark.parametrize("name", ["report.html", "answers.npz", "figures/data.csv"])
+@pytest.mark.parametrize("options", [[], ["--overwrite"]])
+def test_files_by_the_same_names_that_no_evaluation_wrote_are_not_touched(
+    digits, model, tmp_path, capsys, name, options
+):
+    mine = tmp_path / "out" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    call = ["evaluate", str(model), "--data", str(digits), "--out", str(tmp_path / "out"), *FAST, *options]
+    assert main(call) == 2
+    assert f"holds {Path(name).parts[0]} already" in capsys.readouterr().err
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [mine]
+
+
+@pytest.mark.parametrize("name", ["images.sha256", "figures"])
+def test_a_folder_that_results_cannot_go_into_is_refused_before_anything_is_computed(
+    digits, model, tmp_path, capsys, name
+):
+    (tmp_path / name).write_text("")  # of a training that was interrupted; or a file where a folder is to be
+    call = ["evaluate", str(model), "--data", str(digits), "--out", str(tmp_path), *FAST, "--overwrite"]
+    assert main(call) == 2
+    said = capsys.readouterr()
+    assert "choose another --out" in said.err and said.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_an_evaluation_that_was_killed_while_it_was_written_is_written_again(done, digits, model, tmp_path):
+    out = shutil.copytree(done, tmp_path / "out")
+    (out / "metrics.json").unlink()
+    (out / ".together.unfinished-x1").mkdir()
+    assert main(["evaluate", str(model), "--data", str(digits), "--out", str(out), *FAST]) == 0
+    assert evaluation_in(out).images == 12 and not list(out.glob(".*"))
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_keeps_its_evaluations_and_is_never_overwritten(digits, tmp_path, capsys):
     run = run_folder(tmp_path / "run")
     assert main(["evaluate", str(run), "--data", str(digits), *FAST]) == 0
     assert evaluation_in(run / "evaluation" / "few.npz-test-rotation4").model == str(run)
     again = ["evaluate", str(run), "--data", str(digits), "--out", str(run), "--overwrite=true", *FAST]
     assert main(again) == 2
-    assert "something else than an evaluation" in capsys.readouterr().err
+    assert "holds a training run" in capsys.readouterr().err
     assert "run/1" in (run / "metrics.json").read_text()
 
 
@@ -172,6 +218,25 @@ def test_other_classes_need_labels_to_be_left_away(digits, tmp_path, capsys):
     found = evaluation_in(out)
     assert found.bare.mean is None and found.rectified is not None and 0 <= found.rectified.consistency <= 1
     assert "without labels" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_classes_may_have_another_order(digits, tmp_path):
+    scores, whole = [], [option for option in FAST if "limit" not in option]
+    for name in ("natural", "backwards"):
+        folder = model_folder(tmp_path / name)
+        if name == "backwards":
+            model = tokenstn.load(folder)
+            with torch.no_grad():
+                for parameter in (model.classifier.head.weight, model.classifier.head.bias):
+                    parameter.copy_(parameter.flip(0))
+            model.classes = model.classes[::-1]
+            model.save_pretrained(folder)
+        out = tmp_path / f"{name}-out"
+        assert main(["evaluate", str(folder), "--data", str(digits), "--out", str(out), *whole]) == 0
+        scores.append(evaluation_in(out))
+    assert scores[0].rectified.mean == pytest.approx(scores[1].rectified.mean) and scores[0].bare.upright > 0.5
+    assert scores[1].classes == scores[0].classes[::-1]
 
 
 @pytest.mark.parametrize("multi_label", [False, True])

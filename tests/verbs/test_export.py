@@ -45,7 +45,8 @@ def test_an_exported_file_is_evaluated_with_the_figures_of_the_original(tmp_path
     ]
     assert both[0].keys() == both[1].keys() and len(both[0]) > 500
     for path, value in both[0].items():
-        assert value == pytest.approx(both[1][path], abs=2e-3 if "sample" in path else 1e-4), path
+        by_rank = path.endswith("auc")  # two answers that are nearly as sure may change places
+        assert value == pytest.approx(both[1][path], abs=2e-3 if "sample" in path or by_rank else 1e-4), path
     assert found.evaluation.flips is not None and len(found.evaluation.controls) == 5
     assert found.evaluation.flags is not None and found.evaluation.flags.class_uncertain is not None
     cost = found.evaluation.cost

@@ -2,25 +2,29 @@
 
 import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
 import timm
 import torch
+import yaml
+from PIL import Image
 from rich.console import Console
 from safetensors.torch import save_file
 
 import tokenstn
-from tokenstn import Preprocessing, TokenSTN
+from tokenstn import Prediction, Preprocessing, TokenSTN
 from tokenstn.apps.reference import Reference
 from tokenstn.cli import main
 from tokenstn.data import ImageTable, open_images, split_table
 from tokenstn.evaluation.collapse import PrimitiveHealth
 from tokenstn.evaluation.enough import Enough
-from tokenstn.geometry import Pose, warp
-from tokenstn.training import monitor
+from tokenstn.geometry import OneSidedScale, Pose, Rotation, Scale, Translation, warp
+from tokenstn.training import engine, monitor, trainer
 from tokenstn.training.engine import Machine, train_classifier
-from tokenstn.training.recipes import CLASSIFIER
+from tokenstn.training.recipes import CLASSIFIER, DEFAULT, recipe
+from tokenstn.training.trainer import processes_of
 from tokenstn.verbs import train_steps as steps
 from tokenstn.verbs.classifiers import find_classifier
 from tokenstn.verbs.models import place_of
@@ -29,7 +33,7 @@ from ..models.classifiers import PlainCNN
 from ..models.test_learning import comets, discs
 from ..reports import evaluations
 from ..training.toys import arrows
-from .folders import model_folder, run_folder
+from .folders import few_digits, model_folder, run_folder
 
 # what a folder cannot rebuild, it says
 pytestmark = pytest.mark.filterwarnings("ignore:.*PlainCNN cannot be rebuilt")
@@ -62,6 +66,32 @@ def test_what_the_localizer_reads_is_what_was_asked_for_or_what_suits_the_classi
     assert (usual.shared, usual.localization_size, usual.localization_tokens) == (4, 0.36, 5)
     asked = steps.with_rectifier(bare, CLASSIFIER, ["rotation"], 6, 1.0, 14)
     assert (asked.shared, asked.localization_size, asked.localization_tokens) == (6, 1.0, 14)
+
+
+def test_a_primitive_that_is_named_is_that_of_the_recipe():
+    bare = TokenSTN(timm.create_model("vit_tiny_patch16_224", num_classes=2), primitives=())
+    paper = steps.with_rectifier(bare, recipe("paper"), ["translation", "scale"]).primitives
+    assert [type(primitive) for primitive in paper] == [OneSidedScale, Translation]
+    assert steps.with_rectifier(bare, recipe("paper")).primitives == recipe("paper").primitives
+    ours = [steps.with_rectifier(bare, DEFAULT, names).primitives for names in (None, ["rotation", "scale"])]
+    assert ours[0] == ours[1] == (Rotation(), Scale())
+
+
+def test_few_images_are_shown_as_often_as_makes_enough_steps_of_the_optimizer():
+    def steps_of(images: int, accumulate: int, processes: int) -> int:
+        epochs = steps.enough_epochs(DEFAULT, images, accumulate, processes).epochs
+        batches = max(1, images // processes // DEFAULT.batch_size)
+        return epochs * math.ceil(batches / accumulate)
+
+    for given in ((1280, 1, 1), (1280, 8, 1), (1280, 1, 4), (5000, 3, 2), (50, 1, 1)):
+        assert steps.LEAST_STEPS <= steps_of(*given) < 2 * steps.LEAST_STEPS, given
+    assert steps.enough_epochs(DEFAULT, 60_000, 2, 2).epochs == DEFAULT.epochs
+
+
+@pytest.mark.parametrize(("devices", "nodes", "expected"), [(1, 1, 1), ("auto", 1, 1), (2, 1, 2), (2, 3, 6)])
+def test_the_processes_of_a_machine_are_counted_before_it_runs(devices, nodes, expected):
+    strategy = "auto" if devices != 2 else "ddp"
+    assert processes_of(Machine("cpu", devices, num_nodes=nodes, strategy=strategy)) == expected
 
 
 def test_a_classifier_of_a_run_that_split_the_images_otherwise_is_warned_of(tmp_path):
@@ -164,6 +194,28 @@ def test_how_sure_one_view_has_to_be_is_found_for_the_model_and_kept_with_it(tmp
     assert config["auto"]["sure"] == config["thresholds"]["settings"]["auto"]["sure"] == 7.25
     [rows], val = asked, table.split("val")
     assert set(rows.tolist()) < set(val.tolist()) and abs(2 * len(rows) - len(val)) <= 1, "the others are for the flags"
+
+
+class PowerCutError(Exception):
+    pass
+
+
+def test_labels_are_put_into_the_order_of_the_classifiers_classes(tmp_path, capsys, monkeypatch):
+    judged: list[ImageTable] = []
+
+    def evaluate(model, table, *_):
+        judged.append(table)
+        raise PowerCutError
+
+    monkeypatch.setattr(steps, "evaluate_run", evaluate)
+    images = comets(60, torch.Generator().manual_seed(0))
+    table = split_table(in_memory(images, torch.arange(60) % 2, ("class2", "class10")))
+    bare = cnn(classes=2)
+    bare.classes = ("class10", "class2")  # in torchvision's order
+    with pytest.raises(PowerCutError):
+        tokenstn.train(table, bare, out=str(tmp_path), primitives=["rotation"], shared="body", upright="yes", **SHORT)
+    assert "the labels follow the classifier" in capsys.readouterr().out
+    assert judged[0].classes == bare.classes and torch.equal(judged[0].labels, 1 - table.labels)
 
 
 def test_images_without_labels_need_a_trained_classifier_and_then_no_labels(tmp_path, capsys):
@@ -271,6 +323,26 @@ def test_a_classifier_with_another_order_of_classes_is_near_chance_and_said_to_b
         steps.say_accuracy(Console(soft_wrap=True), bare, given, "raise")
         said = capsys.readouterr().out
         assert ("the class order probably differs" in said) != fine
+        assert ("below chance (50.0%)" in said) != fine
+
+
+@pytest.mark.parametrize(("right", "warned"), [(16, False), (12, True), (10, True)])
+def test_an_accuracy_is_near_chance_where_so_few_images_cannot_tell_them_apart(capsys, monkeypatch, right, warned):
+    labels = torch.arange(20) % 2
+    table = in_memory(torch.zeros(20, 1, 28, 28), labels, ("one", "other"), splits={"val": torch.arange(20)})
+    answers = torch.where(torch.arange(20) < right, labels, 1 - labels)
+    monkeypatch.setattr(steps, "_probe", lambda *_: (answers, labels))
+    steps.say_accuracy(Console(soft_wrap=True), Echo(), table, "raise")
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{right / 20:.1%} right on 20" in said
+    assert ("near chance (50.0%)" in said) == ("from 20 images it may be anything from" in said) == warned
+
+
+class Echo:
+    """Answers what it is given."""
+
+    def eval(self):
+        return lambda answers: Prediction(torch.nn.functional.one_hot(answers, 2).float())
 
 
 def test_a_classifier_for_another_number_of_classes_is_refused_before_anything_is_written(tmp_path):
@@ -416,9 +488,31 @@ def test_data_that_cannot_be_used_get_a_sentence_and_leave_nothing(tmp_path, cap
 
 def test_what_cannot_be_learned_is_refused_before_a_classifier_is_trained(tmp_path, capsys):
     out = tmp_path / "run"
-    assert main(["train", "digits", "--primitives=shear", "--out", str(out)]) == 2
+    few = few_digits(tmp_path)
+    unknown = replace(open_images(few), upright=None)
+    with pytest.raises(ValueError, match=r"^shear cannot be learned .* if they do come upright, say so, --upright yes"):
+        tokenstn.train(unknown, out=str(out), primitives=["rotation", "shear"], **SHORT)
+    assert main(["train", str(few), "--upright=no", "--primitives=shear", "--out", str(out)]) == 2
     assert "if they do come upright, say so, --upright yes" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_images_that_are_known_to_be_upright_teach_every_primitive(tmp_path, monkeypatch):
+    class ReachedError(Exception):
+        pass
+
+    def reached(*_):
+        raise ReachedError
+
+    monkeypatch.setattr(steps, "say_what_was_understood", reached)
+    few = open_images(few_digits(tmp_path))
+    for known, upright, outcome in (
+        (True, "auto", ReachedError), (None, "yes", ReachedError), (None, "auto", ValueError), (True, "no", ValueError),
+        (False, "auto", ValueError),
+    ):  # fmt: skip
+        table = replace(few, upright=known)
+        with pytest.raises(outcome):
+            tokenstn.train(table, out=str(tmp_path / "run"), primitives=["shear"], upright=upright, **SHORT)
 
 
 def test_one_label_that_is_given_or_not_is_something_to_tell_apart():
@@ -440,3 +534,55 @@ def test_a_timm_name_starts_from_a_file_of_weights_at_a_chosen_size(tmp_path):
     torch.testing.assert_close(bare.classifier.eval().forward_features(images), body.eval().forward_features(images))
     with pytest.raises(ValueError, match="go with the timm name"):
         find_classifier(None, table, weights=weights)
+
+
+def test_a_run_goes_on_only_with_the_images_that_it_was_started_with(tmp_path, monkeypatch):
+    def photo(number: int) -> None:
+        Image.new("L", (28, 28), 2 * number).save(tmp_path / "photos" / "ab"[number % 2] / f"{number:03}.png")
+
+    for name in "ab":
+        (tmp_path / "photos" / name).mkdir(parents=True)
+    for number in range(60):
+        photo(number)
+    out, bare = tmp_path / "run", cnn(classes=2)
+    begun = {"out": str(out), "primitives": ["rotation"], "shared": "body", "upright": "yes", **SHORT}
+
+    def cut(*_, **__):
+        raise PowerCutError
+
+    monkeypatch.setattr(steps, "evaluate_run", cut)
+    with pytest.raises(PowerCutError):
+        tokenstn.train(str(tmp_path / "photos"), bare, **begun)
+    digest = (out / "images.sha256").read_bytes()
+    photo(60)
+    with pytest.raises(ValueError, match=r"the images changed since the run in .* began.*put them back"):
+        tokenstn.train(str(tmp_path / "photos"), bare, resume=True, **begun)
+    assert (out / "images.sha256").read_bytes() == digest, "put back, it goes on"
+    (tmp_path / "photos" / "a" / "060.png").unlink()
+    with pytest.raises(PowerCutError):
+        tokenstn.train(str(tmp_path / "photos"), bare, resume=True, **begun)
+
+
+def test_a_run_goes_on_with_as_many_epochs_as_it_was_begun_with(tmp_path, monkeypatch):
+    """How many are enough depends on the devices, of which there may be others by then."""
+    planned = []
+
+    def cut(model, table, settings, *_, **__):
+        planned.append(settings.epochs)
+        raise PowerCutError
+
+    monkeypatch.setattr(engine, "train_rectifier", cut)
+    settings = {**SHORT, "epochs": None, "primitives": ["rotation"], "shared": "body", "upright": "yes"}
+    out = tmp_path / "run"
+    for processes, resume in ((1, False), (4, True)):
+        monkeypatch.setattr(trainer, "processes_of", lambda _, n=processes: n)
+        classifier = cnn(classes=2, multi_label=True)
+        with pytest.raises(PowerCutError):
+            tokenstn.train(split_table(two_labels()), classifier, out=str(out), resume=resume, **settings)
+    assert planned[0] == planned[1] == yaml.safe_load((out / "config.yaml").read_text())["epochs"]
+
+
+@pytest.mark.parametrize("devices", ["x", 0])
+def test_devices_that_are_none_get_a_sentence(tmp_path, capsys, devices):
+    assert main(["train", "digits", f"--devices={devices}", f"--out={tmp_path / 'run'}"]) == 2
+    assert f"--devices {devices}: how many" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,30 @@ from tokenstn.reports.bench_pages import latex, markdown
 from tokenstn.reports.svg import standalone_svg
 from tokenstn.system.documents import read_json
 from tokenstn.system.files import write_text
+
+
+def require_free(folder: str | Path, name: str, sources: Mapping[str, str]) -> None:
+    """Refuse to write over what is not a result of the same data. Two folders of images may end in the same name.
+
+    Args:
+        folder: where the results go.
+        name: of the experiment, which the files are called by.
+        sources: what each data set of the experiment is read from.
+    """
+    path = Path(folder) / f"{name}.json"
+    instead = "choose another --out, or move it away"
+    if not path.exists():
+        there = [old for old in _rendered(path) if old.exists()]
+        if there:
+            raise FileExistsError(f"{there[0]} is there, and no {path.name} beside it says what it is of: {instead}")
+        return
+    try:
+        before = {data.name: data.source for data in read_bench(path).data}
+    except ValueError as error:
+        raise FileExistsError(f"{error}, and would be written over: {instead}") from error
+    shared = before.keys() & sources.keys()
+    if not shared or any(Path(before[data]).resolve() != Path(sources[data]).resolve() for data in shared):
+        raise FileExistsError(f"{path} is of other images ({', '.join(before.values())}): {instead}")
 
 
 def write_bench(results: BenchResults, folder: str | Path) -> list[Path]:
@@ -50,11 +75,14 @@ def render_bench(path: str | Path) -> list[Path]:
     """NAME.md, NAME.tex, NAME-pareto.svg and, where rows name a number of views, NAME-views.svg, beside NAME.json."""
     path = Path(path)
     results = read_bench(path)
-    files = {path.with_suffix(".md"): markdown(results), path.with_suffix(".tex"): latex(results)}
-    for plot in (pareto_plot(results), curve_plot(results)):
-        if plot is not None:
-            files[path.with_name(f"{plot.name}.svg")] = standalone_svg(plot)
-    return [write_text(place, text) for place, text in files.items()]
+    texts = [markdown(results), latex(results)]
+    texts += [None if plot is None else standalone_svg(plot) for plot in (pareto_plot(results), curve_plot(results))]
+    return [write_text(place, text) for place, text in zip(_rendered(path), texts, strict=True) if text is not None]
+
+
+def _rendered(path: Path) -> list[Path]:
+    """What is made from NAME.json, where there is anything to draw."""
+    return [path.with_name(f"{path.stem}{ending}") for ending in (".md", ".tex", "-pareto.svg", "-views.svg")]
 
 
 def read_bench(path: str | Path) -> BenchResults:

@@ -255,7 +255,6 @@ def cost(evaluation: Evaluation) -> Table:
     found = evaluation.cost
     rows: list[tuple[Cell, ...]] = [
         ("Parameters", big(found.parameters)),
-        ("of them trainable", big(found.trainable_parameters)),
     ]
     if found.localizer_parameters:
         share = found.localizer_parameters / found.parameters if found.parameters else None

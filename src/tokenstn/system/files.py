@@ -7,11 +7,12 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 UNFINISHED = ".unfinished"  # in the names of files and folders that are being written
+TOGETHER = f".together{UNFINISHED}"
 KEPT = 40  # letters of a name that the name of its unfinished file begins with
 # what a person can do about an error of the operating system
 REMEDIES = {
@@ -58,29 +59,38 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 
 @contextmanager
-def written_together(folder: Path, last: str, instead_of: str = "") -> Iterator[Path]:
+def written_together(folder: Path, last: str, instead_of: Iterable[Path] = ()) -> Iterator[Path]:
     """A place to write several files to, which then all move into ``folder``, where ``last`` says that all are there.
 
-    What ``folder`` held stays as it is while they are written. Then ``last`` goes, and what fits the pattern
-    ``instead_of``; the others come, and ``last`` at the end.
+    What ``folder`` held stays as it is while they are written. Then ``last`` goes, and the files ``instead_of``; the
+    others come, and ``last`` at the end.
     """
     with in_words(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".together{UNFINISHED}-", dir=folder))
+        beside = Path(tempfile.mkdtemp(prefix=f"{TOGETHER}-", dir=folder))
+        moving = False
         try:
             yield beside
             files = sorted((path for path in beside.rglob("*") if path.is_file()), key=lambda path: path.name == last)
             for path in files:
                 _reach_the_disk(path)
-            for old in ((folder / last), *(folder.glob(instead_of) if instead_of else ())):
+            moving = True
+            for old in (folder / last, *instead_of):
                 old.unlink(missing_ok=True)
             for path in files:
                 place = folder / path.relative_to(beside)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, place)
                 _keep_names(place.parent)
+            moving = False
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            if not moving:  # else it is the sign that what has been moved so far belongs to no other
+                shutil.rmtree(beside, ignore_errors=True)
+
+
+def was_cut_off(folder: Path) -> bool:
+    """Whether a process ended while it wrote files together into a folder: what stands there is its own."""
+    return any(folder.glob(f"{TOGETHER}-*"))
 
 
 def remove_unfinished(folder: Path, deep: bool = True) -> None:

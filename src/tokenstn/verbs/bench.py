@@ -67,7 +67,8 @@ def bench(
     from tokenstn.benchmark.conduct import Conductor
     from tokenstn.benchmark.files import OWN_DATA, read_experiment
     from tokenstn.benchmark.workers import seats
-    from tokenstn.reports.bench import write_bench
+    from tokenstn.inference.devices import require_devices
+    from tokenstn.reports.bench import require_free, write_bench
     from tokenstn.system.files import require_writable
     from tokenstn.verbs import bench_steps as steps
     from tokenstn.verbs.speech import say
@@ -75,14 +76,19 @@ def bench(
 
     if experiment is None and data is None:
         raise ValueError("name an experiment, such as rotmnist, or images of your own with --data")
+    if seeds is not None and len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {','.join(map(str, seeds))}: one is named twice, and would count as another run")
+    require_devices(devices)
+    places = seats(accelerator, devices, processes)
     wanted = tuple(name.strip() for name in methods.split(",") if name.strip())
     described = read_experiment(
         experiment or OWN_DATA, quick=quick, data=data, classifier=classifier, methods=wanted, seeds=seeds
     )
-    for folder in () if dry else (out, cache):
-        require_writable(Path(folder))
+    if not dry:
+        require_writable(Path(out))
+        require_writable(Path(cache))
+        require_free(out, described.name, {name: spec.source for name, spec in described.data.items()})
     console = steps.console()
-    places = seats(accelerator, devices, processes)
     conductor = Conductor(described, Cache(cache), places, tuple(assets or ()), workers)
     if data is not None and conductor.planner.missing:
         raise ValueError(f"--data {data}: {next(iter(conductor.planner.missing.values()))}")

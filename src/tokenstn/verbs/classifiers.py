@@ -10,12 +10,13 @@ from torch import nn
 
 import tokenstn
 from tokenstn.data import ImageTable
-from tokenstn.evaluation.matching import first_difference, some_of
+from tokenstn.evaluation.matching import first_difference, in_order_of, some_of
 from tokenstn.models import Preprocessing, TokenSTN
 from tokenstn.models.bare import without_rectifier
 from tokenstn.models.blueprint import Blueprint, library_of
 from tokenstn.models.pretrained import fetched, from_weights, size_argument
 from tokenstn.training.small_vit import small_vit
+from tokenstn.verbs.models import outputs_of, require_outputs
 from tokenstn.verbs.sources import ClassifierSource
 
 OWN_SIZE = (224, 224)
@@ -32,7 +33,8 @@ def find_classifier(
     """A bare model for the images of a table, and whether it is ready as it is or has to be trained on them first.
 
     ``weights`` and ``input_size`` go with a timm name: a file instead of what would be fetched, and the image side.
-    Without ``labels`` a trained classifier may know other classes than the table.
+    A trained classifier may have the table's classes in another order (``matching.in_order_of``), and without
+    ``labels`` know others.
     """
     named = isinstance(classifier, str) and timm.is_model(classifier) and not Path(classifier).is_dir()
     if not named and (weights is not None or input_size is not None):
@@ -100,14 +102,13 @@ def _from_module(classifier: nn.Module, table: ImageTable, labels: bool) -> Toke
     """A trained module from Python; a TokenSTN brings along how its images are prepared."""
     if isinstance(classifier, TokenSTN):
         return _bare(classifier, table, "the classifier", labels)
-    classes, several = (table.classes or None, table.multi_label) if labels else (None, False)
-    model = TokenSTN(classifier, primitives=(), classes=classes, multi_label=several)
+    model = TokenSTN(classifier, primitives=(), multi_label=labels and table.multi_label)
     if model.preprocessing is None:
         raise ValueError(
             f"how images for this {type(classifier).__name__} are prepared is not known: give it as "
             "tokenstn.TokenSTN(classifier, primitives=(), preprocessing=tokenstn.Preprocessing(size, mean, std))"
         )
-    return model
+    return _named_by(table, model, "the classifier") if labels else model
 
 
 def _bare(model: TokenSTN, table: ImageTable, name: str, labels: bool) -> TokenSTN:
@@ -116,14 +117,21 @@ def _bare(model: TokenSTN, table: ImageTable, name: str, labels: bool) -> TokenS
     if not labels:
         bare.classes = model.classes
         return bare
-    if table.classes and model.classes is not None and model.classes != table.classes:
+    if table.classes and model.classes is not None and in_order_of(model.classes, table).classes != model.classes:
         raise ValueError(
             f"{name} knows the classes {some_of(model.classes)}, {table.name} has {some_of(table.classes)}: "
-            f"{first_difference(model.classes, table.classes)}; they must be the same, in the same order, or leave the "
-            "labels away with --labels=false"
+            f"{first_difference(model.classes, table.classes)}; they must be the same, or leave the labels away with "
+            "--labels=false"
         )
     if table.classes and model.multi_label != table.multi_label:
         kinds = {True: "several labels for each image", False: "one label for each image"}
         raise ValueError(f"{name} gives {kinds[model.multi_label]}, {table.name} has {kinds[table.multi_label]}")
-    bare.classes = model.classes or table.classes or None
-    return bare
+    bare.classes = model.classes
+    return bare if bare.classes else _named_by(table, bare, name)
+
+
+def _named_by(table: ImageTable, model: TokenSTN, name: str) -> TokenSTN:
+    """A model that does not know what its classes are called, with the names of a table that has as many."""
+    require_outputs(name, outputs_of(model), table)
+    model.classes = table.classes or None
+    return model

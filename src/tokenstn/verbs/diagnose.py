@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,12 +68,14 @@ def diagnose(
     from tokenstn.verbs import evaluation_folder as folders
     from tokenstn.verbs import evaluation_steps as steps
     from tokenstn.verbs.bars import curves
+    from tokenstn.verbs.evaluate import evaluate
     from tokenstn.verbs.models import load_model, place_of
     from tokenstn.verbs.speech import say, warn
-    from tokenstn.verbs.typed import as_typed, called
+    from tokenstn.verbs.typed import as_typed
 
     console = steps.console()
-    poses = steps.group_named(group, order, 3 if scales is None and group in steps.SCALED else scales)
+    scales = 3 if scales is None and group in steps.SCALED else scales
+    poses = steps.group_named(group, order, scales)
     if out is None:  # a report shows angles and sizes together, the verdict does not look at those
         poses = needed_for_diagnosis(poses)
     else:
@@ -105,19 +107,23 @@ def diagnose(
         model_name=place.classifier,
         command=as_typed(diagnose, {**arguments, "classifier": place.name}),
     )
+    limited = limit is not None and limit < chosen.count
     remedy = None
-    if rectifies:
+    if rectifies:  # on the same images, moved in the same way
+        usual = {name: parameter.default for name, parameter in inspect.signature(evaluate).parameters.items()}
+        same = {"model": place.name, "data": images, "split": chosen.split or "all", "group": group, "order": order}
+        same |= {"scales": scales, "labels": labels, "limit": limit if limited else None, "seed": seed}
         remedy = Remedy(
-            "it has a rectifier, which is left out here: see what that gains",
-            f"tokenstn evaluate {shlex.quote(place.name)} --data {shlex.quote(called(images))}",
+            "it has a rectifier, which is left out here: see what that gains", as_typed(evaluate, {**usual, **same})
         )
     diagnosis = diagnose_answers(
         found.evaluation,
         found.answers,
         remedy=remedy,
         in_python=not isinstance(classifier, str | Path),
-        limited=limit is not None and limit < chosen.count,
+        limited=limited,
     )
+    report = None if out is None else folders.write_evaluation(found, Path(out))  # whatever becomes of what is printed
     drawn = curves(diagnosis)
     if drawn:
         console.print(f"\n{drawn}", markup=False)
@@ -128,7 +134,6 @@ def diagnose(
         console.print(f"  • {step}", markup=False)
     if diagnosis.command is not None:
         console.print(f"      {diagnosis.command}", style="bold", markup=False)
-    if out is None:
-        return DiagnoseResult(diagnosis, None)
-    say(console, "report", str(folders.write_evaluation(found, Path(out))))
-    return DiagnoseResult(diagnosis, Path(out))
+    if report is not None:
+        say(console, "report", str(report))
+    return DiagnoseResult(diagnosis, None if out is None else Path(out))

@@ -15,7 +15,7 @@ from tokenstn.data.splits import split_digest
 from tokenstn.evaluation.answers import is_labelled
 from tokenstn.evaluation.estimate import estimate_seconds
 from tokenstn.evaluation.evaluate import CONTROL_IMAGES
-from tokenstn.evaluation.matching import check_match, unlabelled_for
+from tokenstn.evaluation.matching import check_match, in_order_of, unlabelled_for
 from tokenstn.evaluation.method import Views
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.results import Evaluation, Scores
@@ -121,11 +121,11 @@ def choose_images(data: ImageSource, split: str, place: ModelPlace, seed: int) -
 def ready_table(
     model: TokenSTN, name: str, table: ImageTable, labels: bool, group: Group, poses: str = "absolute"
 ) -> ImageTable:
-    """The table as the model can be judged on it: its labels must be the model's classes, or go."""
+    """The table as the model can be judged on it: its labels must be the model's classes, in any order, or go."""
     outputs = outputs_of(model)
     labelled = labels and bool(is_labelled(table.labels).any())
     table = table if labelled else unlabelled_for(model, table, outputs)
-    check_match(model, table, group, poses)
+    check_match(model, in_order_of(model.classes, table), group, poses)
     if labelled:
         require_outputs(name, outputs, table)
     return table

@@ -41,7 +41,8 @@ def require_free(folder: Path, arguments: Mapping[str, Any], resume: bool) -> No
             raise FileNotFoundError(f"there is no run in {folder} to go on with; start it without --resume")
         started = _settings(folder / "config.yaml")
         now = _plain(arguments)
-        other = [name for name in now if name not in FREE and started.get(name) != now[name]]
+        as_begun = FREE | ({"epochs"} if now["epochs"] is None else set())
+        other = [name for name in now if name not in as_begun and started.get(name) != now[name]]
         if other:
             was = ", ".join(f"{name}={started.get(name)!r} (now {now[name]!r})" for name in other)
             raise ValueError(f"the run in {folder} was started with {was}: go on with the same settings")
@@ -59,6 +60,24 @@ def _settings(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds no settings: it is not what tokenstn train wrote")
     return found
+
+
+def epochs_begun_with(folder: Path, resume: bool) -> int | None:
+    """How many epochs a run that goes on was begun with: as many as are enough depends on where it runs."""
+    begun = _settings(folder / "config.yaml").get("epochs") if resume else None
+    return begun if isinstance(begun, int) else None
+
+
+def require_same_images(folder: Path, images: ImageTable, resume: bool) -> None:
+    """Refuse to go on with other images: split anew, some that were trained on would be kept apart to judge by."""
+    known = folder / IMAGES
+    if not resume or not known.is_file():
+        return
+    if known.read_text(encoding="ascii", errors="replace").strip() != split_digest(images):
+        raise ValueError(
+            f"the images changed since the run in {folder} began (added, removed, renamed, labelled or split "
+            "otherwise): put them back as they were, or start anew in another --out"
+        )
 
 
 def begin(folder: Path, arguments: Mapping[str, Any], images: ImageTable) -> None:

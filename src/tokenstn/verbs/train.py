@@ -112,14 +112,16 @@ def train(
     import torch
 
     from tokenstn.data import open_images, split_table
-    from tokenstn.evaluation.matching import unlabelled_for
+    from tokenstn.evaluation.matching import in_order_of, unlabelled_for
     from tokenstn.evaluation.thresholds import fit_thresholds, with_flag_warnings
+    from tokenstn.inference.devices import require_devices
     from tokenstn.models.card import write_card
     from tokenstn.system.documents import read_json
     from tokenstn.training.engine import Machine, train_classifier, train_rectifier
     from tokenstn.training.recipes import CLASSIFIER, FINE_TUNED
     from tokenstn.training.recipes import recipe as recipe_named
     from tokenstn.training.rectifier_training import require_learnable
+    from tokenstn.training.trainer import processes_of
     from tokenstn.verbs import run_folder
     from tokenstn.verbs import train_steps as steps
     from tokenstn.verbs.classifiers import find_classifier
@@ -145,6 +147,7 @@ def train(
         accelerator, devices, num_nodes, strategy, precision, accumulate, compile, logger, workers, on_bad, progress,
         on_nonfinite,
     )  # fmt: skip
+    require_devices(devices)
     folder = Path(out)
     run_folder.require_free(folder, arguments, resume)
     if run_folder.is_finished(folder):
@@ -152,22 +155,31 @@ def train(
         return TrainResult(folder, read_json(folder / METRICS))
     torch.manual_seed(seed)
     opened = open_images(images)
+    run_folder.require_same_images(folder, opened, resume)
     table = split_table(opened, seed=seed)
-    if epochs is None and recipe in ("default", "joint"):
-        settings = steps.enough_epochs(settings, len(table.split("train")))
+    begun_with = run_folder.epochs_begun_with(folder, resume)
+    if begun_with is not None:
+        settings = replace(settings, epochs=begun_with)
+    elif epochs is None and recipe in ("default", "joint"):
+        settings = steps.enough_epochs(settings, len(table.split("train")), accumulate, processes_of(machine))
     bare, ready = find_classifier(classifier, table, pretrained, weights, input_size, labels)
     if ready and not labels and bare.classes != table.classes:
         table = unlabelled_for(bare, table, outputs_of(bare))
+    elif labels:
+        table = in_order_of(bare.classes, table)
     model = steps.with_rectifier(bare, settings, primitives, shared, localization_size, localization_tokens)
     labelled = labels and bool(table.classes)
     settings.require_labels(labelled)
     # with auto they may turn out not to be, which is found out after the training of a classifier
-    require_learnable(model, settings, upright == "yes" or (upright == "auto" and ready))
+    known = table.upright if upright == "auto" else upright == "yes"
+    require_learnable(model, settings, ready if known is None else known)
     console = steps.console()
     device = steps.device_of(machine)
     steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
+    if labels and table.classes != opened.classes:
+        say(console, "classes", "in another order than the classifier has them: the labels follow the classifier")
     warn(console, steps.split_otherwise_before(classifier, opened, seed))
-    run_folder.begin(folder, arguments, opened)
+    run_folder.begin(folder, {**arguments, "epochs": settings.epochs}, opened)
     if not ready:
         alone = folder / run_folder.CLASSIFIER
         going_on = run_folder.has_checkpoint(alone, resume)

@@ -14,6 +14,7 @@ from tokenstn.data import ImageTable, to_float
 from tokenstn.evaluation.answers import is_labelled, numbered
 from tokenstn.evaluation.enough import fit_enough
 from tokenstn.evaluation.evaluate import Examination, evaluate
+from tokenstn.evaluation.intervals import wilson_interval
 from tokenstn.evaluation.results import Evaluation, Scores
 from tokenstn.evaluation.sampling import stratified_limit
 from tokenstn.evaluation.uncertainty import halves
@@ -53,14 +54,18 @@ def device_of(machine: Machine) -> torch.device:
     return torch.device("cuda" if wants_gpu and torch.cuda.is_available() else "cpu")
 
 
-def enough_epochs(settings: Recipe, images: int) -> Recipe:
+def enough_epochs(settings: Recipe, images: int, accumulate: int = 1, processes: int = 1) -> Recipe:
     """The recipe with as many epochs as make ``LEAST_STEPS`` steps, where a set of so few images needs more.
+
+    Args:
+        accumulate: batches for one step. processes: among which the images are dealt out.
 
     >>> from tokenstn.training.recipes import DEFAULT
     >>> enough_epochs(DEFAULT, 1280).epochs, enough_epochs(DEFAULT, 60_000).epochs
     (120, 60)
     """
-    steps = max(1, images // settings.batch_size)  # in an epoch: a short last batch is left out
+    batches = max(1, images // processes // settings.batch_size)  # in an epoch: a short last batch is left out
+    steps = math.ceil(batches / accumulate)  # what is left of the batches at its end makes a step, too
     return replace(settings, epochs=max(settings.epochs, math.ceil(LEAST_STEPS / steps)))
 
 
@@ -72,11 +77,15 @@ def with_rectifier(
     localization_size: float | None = None,
     localization_tokens: int | None = None,
 ) -> TokenSTN:
-    """The bare model with a fresh rectifier in front, as the recipe and the person ask for it."""
+    """The bare model with a fresh rectifier in front, as the recipe and the person ask for it.
+
+    A primitive that is named is the recipe's own, with its bounds, where it has one of that name.
+    """
     usual = usual_reading(bare.classifier, bare.backbone.input_size)
+    own = {primitive.name: primitive for primitive in settings.primitives or ()}
     return TokenSTN(
         bare.classifier,
-        primitives or settings.primitives or ("rotation", "scale"),
+        [own.get(name, name) for name in primitives or own or ("rotation", "scale")],
         settings.posterior,
         usual.shared if shared is None else shared,
         usual.localization_size if localization_size is None else localization_size,
@@ -277,23 +286,24 @@ def say_accuracy(out: Console, bare: TokenSTN, table: ImageTable, on_bad: OnBad,
         raise ValueError(f"the classifier cannot be used on {table.name}: {why_no_answer('float32')}")
     if not table.classes:
         return
-    if probabilities.shape[1] != len(table.classes):
-        raise ValueError(
-            f"the classifier tells {probabilities.shape[1]} classes apart, {table.name} has {len(table.classes)}: "
-            "train it on these classes, or leave the labels of the images away"
-        )
     if not bool(is_labelled(labels).all()):
         return
-    right = share_right(probabilities, labels).item()
+    right = share_right(probabilities, labels)
     say(out, "classifier" if just_trained else "", f"{right:.1%} right on {len(images)} validation images as they come")
     if table.multi_label:
         return
     chance = torch.bincount(labels, minlength=len(table.classes)).max().item() / len(labels)
-    if right < chance + 3 * math.sqrt(chance * (1 - chance) / len(labels)):
-        reason = "the class order probably differs, or the images are prepared in another way than for its training"
-        if just_trained:
-            reason = "it needs more images or --classifier_epochs, or weights to begin from; no rectifier mends that"
-        warn(out, [f"that is near chance ({chance:.1%}): {reason}"])
+    low, high = (end.item() for end in wilson_interval(right, torch.tensor(len(labels))))
+    if low > chance:
+        return
+    reason = "the class order probably differs, or the images are prepared in another way than for its training"
+    if just_trained:
+        reason = "it needs more images or --classifier_epochs, or weights to begin from; no rectifier mends that"
+    if high < chance:
+        warn(out, [f"that is below chance ({chance:.1%}): {reason}"])
+        return
+    unsure = f"from {len(labels)} images it may be anything from {low:.0%} to {high:.0%}"
+    warn(out, [f"that is near chance ({chance:.1%}), as far as one can see: {unsure}. If it is no better, {reason}"])
 
 
 def _probe(model: TokenSTN, table: ImageTable, on_bad: OnBad) -> tuple[torch.Tensor, torch.Tensor]:

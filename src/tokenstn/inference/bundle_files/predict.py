@@ -150,6 +150,8 @@ def main() -> int:
     session, about = open_model(given.model, given.threads)
     for flag in uncalibrated(about):
         print(f"{flag} is raised on every image: no threshold could be set for it", file=sys.stderr)
+    # an encoding without some letters of a name would end this
+    anything_prints = sys.stdout is None or sys.stdout.encoding.lower().startswith("utf")
     failed = False
     for path in (image for named in given.images for image in images_of(named)):
         # bytes of a name that are no text become escapes, which can be printed everywhere
@@ -159,7 +161,7 @@ def main() -> int:
             line |= describe(run(session, photo[None]), about, (photo.shape[1], photo.shape[2]), given.top)
         except Exception as error:  # decoders of broken files raise whatever they stumble over
             line["error"], failed = why_not(path, error), True
-        print(json.dumps(line, ensure_ascii=False), flush=True)
+        print(json.dumps(line, ensure_ascii=not anything_prints), flush=True)
     return int(failed)
 
 
