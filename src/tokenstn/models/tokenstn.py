@@ -32,8 +32,9 @@ from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
 from tokenstn.models.reading_again import can_be_turned, padded, read_again
 from tokenstn.models.recording import Aimed, Recorder, with_rows_of
+from tokenstn.models.setting_checks import check_settings
 from tokenstn.models.thresholds import Thresholds
-from tokenstn.posteriors import POSTERIORS, Posterior, RandomSource, Views, best_pose, family_of, random_poses
+from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
 
 DEFAULT_PRIMITIVES = ("rotation", "scale")
 
@@ -115,22 +116,12 @@ class TokenSTN(nn.Module, Pretrained):
             localization_size, poses = rectifier.localization_size, rectifier.poses
             localization_tokens = rectifier.localization_tokens
             auto = auto or rectifier.auto
+        check_settings(posterior, localization_size, localization_tokens, poses)
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
-        if posterior not in POSTERIORS:  # also where no primitive asks for it yet
-            raise ValueError(f"unknown posterior {posterior!r}; there are {', '.join(POSTERIORS)}")
-        if not _is_size(localization_size):
-            raise ValueError(
-                f"localization_size={localization_size!r}: a share of the image in (0, 1], whole pixels of its shorter "
-                "side, or a tuple of height and width"
-            )
-        if not _is_count(localization_tokens):
-            raise ValueError(f"localization_tokens={localization_tokens!r}: a whole number, at least 1")
         self.localization_size, self.localization_tokens = localization_size, localization_tokens
         self.multi_label = multi_label
         self.auto = auto or AutoViews()
-        if poses not in (None, "absolute", "relative"):
-            raise ValueError(f"poses={poses!r}: absolute or relative")
         self.poses: Literal["absolute", "relative"] = poses or "absolute"
         self.classes = None if classes is None else tuple(classes)
         self.thresholds = thresholds
@@ -427,18 +418,6 @@ class TokenSTN(nn.Module, Pretrained):
             pose_ambiguous=pose_ambiguous,
             class_uncertain=class_uncertain,
         )
-
-
-def _is_size(size: Any) -> bool:
-    if isinstance(size, float):
-        return 0 < size <= 1
-    if isinstance(size, tuple):
-        return len(size) == 2 and all(map(_is_count, size))
-    return size is None or _is_count(size)
-
-
-def _is_count(number: Any) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def _by_name(posteriors: dict[str, Posterior], what: Literal["entropy", "spread"]) -> Mapping[str, Tensor]:

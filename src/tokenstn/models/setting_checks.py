@@ -1,0 +1,34 @@
+"""Which settings a model is refused for, with a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokenstn.posteriors import POSTERIORS
+
+
+def check_settings(posterior: str, localization_size: Any, localization_tokens: Any, poses: str | None) -> None:
+    """Refuse settings that mean nothing, also those that no primitive asks for yet."""
+    if posterior not in POSTERIORS:
+        raise ValueError(f"unknown posterior {posterior!r}; there are {', '.join(POSTERIORS)}")
+    if not _is_size(localization_size):
+        raise ValueError(
+            f"localization_size={localization_size!r}: a share of the image in (0, 1], whole pixels of its shorter "
+            "side, or a tuple of height and width"
+        )
+    if not _is_count(localization_tokens):
+        raise ValueError(f"localization_tokens={localization_tokens!r}: a whole number, at least 1")
+    if poses not in (None, "absolute", "relative"):
+        raise ValueError(f"poses={poses!r}: absolute or relative")
+
+
+def _is_size(size: Any) -> bool:
+    if isinstance(size, float):
+        return 0 < size <= 1
+    if isinstance(size, tuple):
+        return len(size) == 2 and all(map(_is_count, size))
+    return size is None or _is_count(size)
+
+
+def _is_count(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
