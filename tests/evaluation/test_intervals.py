@@ -165,3 +165,14 @@ def test_what_cannot_be_drawn_from_is_refused_with_a_sentence():
         cluster_mean_interval(torch.zeros(2), torch.arange(2), draws=0)
     with pytest.raises(ValueError, match="the same images and the same group"):
         paired_difference(torch.zeros(2), torch.zeros(3), torch.arange(2))
+
+
+def test_a_cluster_that_holds_half_of_the_answers_does_not_make_the_interval_too_narrow():
+    generator = np.random.default_rng(0)
+    sizes = np.array([10] * 9 + [90])
+    clusters, hit = np.repeat(np.arange(10), sizes), 0
+    for _ in range(400):
+        a = 0.5 + generator.normal(0, 0.1, 10)[clusters] + generator.normal(0, 0.02, len(clusters))
+        found = paired_difference(torch.tensor(a), torch.full((len(clusters),), 0.5), torch.tensor(clusters))
+        hit += found.low <= 0 <= found.high
+    assert 0.92 < hit / 400 < 0.99, "with as many degrees of freedom as there are clusters it was 0.86"

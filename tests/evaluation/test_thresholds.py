@@ -17,9 +17,10 @@ from tokenstn.evaluation.orbit import answer_orbit
 from tokenstn.evaluation.photos import load_photos
 from tokenstn.evaluation.scores import uncertainties
 from tokenstn.evaluation.thresholds import fit_thresholds, flag_scores
+from tokenstn.evaluation.uncertainty import combine
 from tokenstn.geometry import Rotation, Scale, rotation_group, scale_group
 from tokenstn.models import Thresholds
-from tokenstn.models.thresholds import ClassThreshold, PoseThreshold
+from tokenstn.models.thresholds import ClassThreshold, Guarantee, PoseThreshold
 from tokenstn.posteriors import Circular, Posterior
 from tokenstn.posteriors.circular import bin_angles
 
@@ -166,6 +167,19 @@ def test_images_of_a_group_stay_together_and_count_once():
         assert part.guarantee.images == 15 and "one random image of a group" in part.guarantee.assumptions
 
 
+def test_a_promise_about_groups_is_judged_by_groups():
+    """One patient of a hundred has as many photos as all others, and all of them fail."""
+    groups = tuple(f"patient {max(0, number - 98)}" for number in range(200))
+    answers = draw(200, torch.Generator().manual_seed(0), groups=groups)
+    right = torch.arange(200).expand(3, 200) >= 99
+    answers = dataclasses.replace(answers, rectified=dataclasses.replace(answers.best, correct=right))
+    guarantee = Guarantee("wrong", 0.05, 0.95, 100, 100, 1, 0.047, "as promised")
+    nothing_flagged = ClassThreshold(combine(uncertainties(answers), ~right), 1e9, guarantee)
+    limits = Thresholds(nothing_flagged, None, HonestSTN().call_settings())
+    found = flag_scores(answers, limits, HonestSTN().primitives).class_uncertain
+    assert found is not None and found.kept and found.risk is not None and found.risk.value == pytest.approx(1 / 102)
+
+
 def test_images_that_have_chosen_something_do_not_calibrate():
     answers = draw(300, torch.Generator().manual_seed(0), labels=torch.where(torch.arange(300) % 5 > 0, 0, -1))
     answers = dataclasses.replace(answers, rows=7 * torch.arange(300))  # some of the table cannot be read
@@ -187,8 +201,8 @@ def test_nor_do_other_images_of_their_groups():
 def test_a_promise_says_where_these_images_have_chosen_the_epoch():
     answers = draw(300, torch.Generator().manual_seed(0))
     unknown = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3)
-    assert unknown.of_class is not None and "chosen by them" not in unknown.of_class.guarantee.assumptions
-    for chosen, said in ((False, "neither trained nor chosen by them"), (True, "decided which epoch of it was kept")):
+    assert unknown.of_class is not None and "which is not known here" in unknown.of_class.guarantee.assumptions
+    for chosen, said in ((False, "nor have they decided which epoch"), (True, "decided which epoch of it was kept")):
         found = fit_thresholds(answers, HonestSTN(), target_risk=0.3, pose_risk=0.3, epoch_chosen=chosen)
         for part in (found.of_class, found.of_pose):
             assert part is not None and said in part.guarantee.assumptions

@@ -80,6 +80,37 @@ def test_a_combination_beats_each_of_its_parts_on_other_images():
     assert weight["doubt"] > 0.5 and weight["entropy"] > 0.5 and abs(weight["noise"]) < 0.1
 
 
+def answers_of_few_images(images: int, generator: torch.Generator, poses: int = 16):
+    """One uncertainty that tells hard images, five that tell nothing, and answers that fail together for an image."""
+    hard = torch.randn(images, generator=generator)
+    wrong = hard + 0.5 * torch.randn(poses, images, generator=generator) > 1.2
+    says = {"doubt": hard + torch.randn(images, generator=generator)}
+    says |= {f"nothing {number}": torch.randn(images, generator=generator) for number in range(5)}
+    return {
+        name: (value + 0.3 * torch.randn(poses, images, generator=generator)) for name, value in says.items()
+    }, wrong
+
+
+def test_a_few_images_are_not_explained_by_what_says_nothing():
+    found, alone = [], []
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        combination = combine(*answers_of_few_images(40, generator))
+        doubts, wrong = answers_of_few_images(1000, generator)
+        found.append(Ranking.of(combination.log_odds(doubts), wrong).auroc())
+        alone.append(Ranking.of(doubts["doubt"], wrong).auroc())
+    assert sum(found) / 12 > sum(alone) / 12 - 0.03, "fitted to all six it is 0.05 lower"
+
+
+def test_images_that_belong_together_are_left_out_together():
+    generator = torch.Generator().manual_seed(0)
+    doubts, wrong = answers_of_few_images(20, generator)
+    thrice = {name: values.repeat(1, 3) for name, values in doubts.items()}
+    combination = combine(thrice, wrong.repeat(1, 3), torch.arange(20).repeat(3))
+    assert sum(weight != 0 for weight in combination.weights) == 1
+    assert sum(weight != 0 for weight in combine(thrice, wrong.repeat(1, 3)).weights) == 6, "copies seem to confirm it"
+
+
 def test_its_probabilities_are_calibrated_and_a_logarithm_is_taken_where_it_helps():
     generator = torch.Generator().manual_seed(0)
     doubt = 10 ** (-4 * torch.rand(20000, generator=generator))

@@ -28,6 +28,7 @@ from tokenstn.training.trainer import processes_of
 from tokenstn.verbs import train_steps as steps
 from tokenstn.verbs.classifiers import find_classifier
 from tokenstn.verbs.models import place_of
+from tokenstn.verbs.run_folder import begin
 
 from ..models.classifiers import PlainCNN
 from ..models.test_learning import comets, discs
@@ -97,10 +98,34 @@ def test_the_processes_of_a_machine_are_counted_before_it_runs(devices, nodes, e
 def test_a_classifier_of_a_run_that_split_the_images_otherwise_is_warned_of(tmp_path):
     run, whole = run_folder(tmp_path / "run", seed=7), open_images("digits")
     for model in (str(run), str(run / "model")):
-        (sentence,) = steps.split_otherwise_before(model, whole, seed=0)
+        (sentence,) = steps.seen_before(model, whole, seed=0)
         assert "--seed 7 splits them as then" in sentence
-        assert steps.split_otherwise_before(model, whole, seed=7) == []
-        assert steps.split_otherwise_before(model, split_table(whole), seed=0) == []  # they come with splits
+        assert steps.seen_before(model, whole, seed=7) == []
+        assert steps.seen_before(model, split_table(whole), seed=0) == []  # they come with splits
+
+
+def test_a_classifier_from_elsewhere_may_have_seen_the_images_and_no_promise_says_otherwise(tmp_path, capsys):
+    run, whole = run_folder(tmp_path / "run", seed=7), open_images("digits")
+    alone = model_folder(tmp_path / "alone")
+    for given in (str(alone), tokenstn.load(alone)):
+        (sentence,) = steps.seen_before(given, whole, seed=0)
+        assert "what it was trained on is not known here" in sentence
+        assert not steps.kept_apart_before(given, whole, seed=0)
+    assert steps.seen_before("resnet18", whole, seed=0) == steps.seen_before(None, whole, seed=0) == []
+    begin(run, {"seed": 7}, whole)
+    assert steps.kept_apart_before(str(run), whole, seed=7) and not steps.kept_apart_before(str(run), whole, seed=0)
+    fewer = replace(whole, items=whole.items[:-1], labels=whole.labels[:-1])
+    assert not steps.kept_apart_before(str(run), fewer, seed=7)
+
+
+def test_promises_say_whether_it_is_known_what_the_classifier_has_seen(tmp_path):
+    known, unknown = tmp_path / "known", tmp_path / "unknown"
+    settings = {"primitives": ["rotation"], "upright": "yes", "classifier_epochs": 1, **SHORT}
+    tokenstn.train("digits", out=str(known), **settings)
+    tokenstn.train("digits", tokenstn.load(known / "model"), out=str(unknown), **settings)
+    for run, said in ((known, "was not trained on them"), (unknown, "which is not known here")):
+        thresholds = tokenstn.load(run / "model").thresholds
+        assert said in thresholds.of_class.guarantee.assumptions and said in thresholds.of_pose.guarantee.assumptions
 
 
 def test_a_file_of_settings_beside_a_model_makes_no_run(tmp_path, monkeypatch):
@@ -109,7 +134,7 @@ def test_a_file_of_settings_beside_a_model_makes_no_run(tmp_path, monkeypatch):
     for name in ("mine", "model"):
         model_folder(tmp_path / name)
         assert place_of(name).seed is None
-    assert steps.split_otherwise_before("resnet18", open_images("digits"), seed=0) == []
+    assert steps.seen_before("resnet18", open_images("digits"), seed=0) == []
 
 
 @pytest.mark.parametrize("lying", ["upright", "turned at random"])

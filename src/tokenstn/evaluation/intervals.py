@@ -3,7 +3,8 @@
 Copies of one image succeed and fail together, so whole clusters count as one observation each. Shares and curves get
 percentile intervals of the cluster bootstrap: clusters are drawn with replacement, a draw written as how often each
 answer counts, which spares copying the answers. A difference of two means gets Student's interval over the clusters:
-it needs no draws, so that no seed decides whether it leaves out 0, and few clusters make it as wide as they should.
+it needs no draws, so that no seed decides whether it leaves out 0, and is wider the fewer clusters there are, and the
+more of the answers are those of a few of them.
 """
 
 from __future__ import annotations
@@ -86,14 +87,16 @@ def paired_difference(a: Tensor, b: Tensor, clusters: Tensor) -> Interval:
             f"{tuple(b.shape)}: compare runs on the same images and the same group"
         )
     apart = a.double() - b.double()
-    _, count = _numbered(_spread_over(clusters, a.shape))
+    inverse, count = _numbered(_spread_over(clusters, a.shape))
     value = apart.mean().item()
     if count == 1:
         half = math.inf
     elif bool((apart == apart.flatten()[0]).all()):
         half = 1 - ((1 - LEVEL) / 2) ** (1 / count)
     else:
-        half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * standard_error(apart, clusters)
+        sizes = np.bincount(inverse, minlength=count)
+        like = sizes.sum() ** 2 / np.square(sizes).sum()  # so many clusters of one size would say as much
+        half = float(stats.t.ppf((1 + LEVEL) / 2, max(like - 1, 1.0))) * standard_error(apart, clusters)
     return Interval(value, max(value - half, -1.0), min(value + half, 1.0))
 
 

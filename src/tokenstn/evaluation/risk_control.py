@@ -104,7 +104,7 @@ def risk_threshold(
         else:
             level = 0.0
     threshold, accepted, wrongly, bound = best
-    checked = "checked" if images is not None else "not checked: no image numbers were given"
+    checked = "copies under other names are not looked for" if images is not None else "not checked"
     return RiskThreshold(
         threshold=threshold,
         target_risk=target_risk,

@@ -119,7 +119,9 @@ def _cross_fitted(doubts: dict[str, Tensor], wrong: Tensor, groups: Tensor, seed
     first = halves(wrong.shape[1], seed, groups)
     combined = torch.empty(wrong.shape, dtype=torch.float64)
     for fitted, judged in ((first, ~first), (~first, first)):
-        combination = combine({name: doubt[:, fitted] for name, doubt in doubts.items()}, wrong[:, fitted])
+        combination = combine(
+            {name: doubt[:, fitted] for name, doubt in doubts.items()}, wrong[:, fitted], groups[fitted]
+        )
         combined[:, judged] = combination({name: doubt[:, judged] for name, doubt in doubts.items()}).cpu()
     return combined
 

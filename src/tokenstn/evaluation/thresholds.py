@@ -28,8 +28,8 @@ from tokenstn.models.thresholds import ClassThreshold, Guarantee, PoseThreshold,
 HAIR = 1e-6  # relative: grids stand above the values that they are made from, so that the rounding of another kernel
 # does not raise a flag on an answer that is exactly as certain as one of those, such as all of them without errors
 EPOCH_CHOSEN = {  # what a promise adds, by whether the images it is calibrated on have chosen the epoch
-    None: "",
-    False: " The model was neither trained nor chosen by them.",
+    None: " It holds if neither the model nor its classifier was trained on them, which is not known here.",
+    False: " The model was not trained on them, nor have they decided which epoch of it was kept.",
     True: " The model was not trained on them, but their loss has decided which epoch of it was kept.",
 }
 LOST_TURN = "more than 30° from where the turning of the image puts them"
@@ -64,7 +64,8 @@ def fit_thresholds(
         chosen_by: rows ``(n,)`` in the table of images that something about the model was chosen by, as
             ``AutoViews.sure`` is: they and their groups are the first half, which does not calibrate. Drawn when None.
         epoch_chosen: whether the loss on these images has decided which epoch of the training was kept, which the
-            promise says; it says nothing of that when None, not known.
+            promise says; None where it is not known either whether the model, or the classifier in it, was trained on
+            them.
 
     Without labels there is no class part, without a moved rotation or scale no pose part. With too few images, or too
     many errors, no threshold meets the target and everything is flagged; without any error everything like the first
@@ -85,7 +86,8 @@ def flag_scores(
 ) -> FlagScores:
     """What given thresholds do on answers; meaningful for other images than those that they were found on.
 
-    The class is judged over the labelled images of the orbit, the pose over the moved ones.
+    The class is judged over the labelled images of the orbit, the pose over the moved ones. What was promised is about
+    a random image of a group where images belong together: the risk is then that of one of each.
     """
     of_class, of_pose = thresholds.of_class, thresholds.of_pose
     uncertain = thresholds.class_uncertain(uncertainties(answers))
@@ -96,15 +98,14 @@ def flag_scores(
         wrong = ~answers.best.all_right[:, known] if bool(known.any()) else None
         flags = uncertain if wrong is None else uncertain[:, known]
         clusters = answers.clusters if wrong is None else answers.clusters[known]
-        by_class = _score(
-            "class_uncertain", flags, wrong, clusters, of_class.guarantee, seed, why.get("class_uncertain")
-        )
+        promised, one = of_class.guarantee, _promised_about(answers, clusters, seed)
+        by_class = _score("class_uncertain", flags, wrong, clusters, one, promised, seed, why.get("class_uncertain"))
     if of_pose is not None and ambiguous is not None:
         failed, _ = _pose_failures(answers, primitives)
         flags = ambiguous if failed is None else ambiguous[1:]
-        by_pose = _score(
-            "pose_ambiguous", flags, failed, answers.clusters, of_pose.guarantee, seed, why.get("pose_ambiguous")
-        )
+        clusters, promised = answers.clusters, of_pose.guarantee
+        one = _promised_about(answers, clusters, seed)
+        by_pose = _score("pose_ambiguous", flags, failed, clusters, one, promised, seed, why.get("pose_ambiguous"))
     only = None if uncertain is None or ambiguous is None else (ambiguous & ~uncertain).double().mean().item()
     return FlagScores(by_class, by_pose, only)
 
@@ -125,7 +126,7 @@ def _class_part(
     clusters, wrong = answers.clusters[known], ~answers.best.all_right[:, known]
     doubts = {name: doubt[:, known] for name, doubt in uncertainties(answers).items()}
     first = _first_half(answers.rows[known], clusters, seed, chosen_by)
-    combination = combine({name: doubt[:, first] for name, doubt in doubts.items()}, wrong[:, first])
+    combination = combine({name: doubt[:, first] for name, doubt in doubts.items()}, wrong[:, first], clusters[first])
     log_odds = combination.log_odds(doubts)
     grouped = answers.groups is not None
     found = _calibrated(log_odds, wrong, clusters, first, "wrong", target, confidence, grouped, epoch_chosen, seed + 1)
@@ -209,16 +210,25 @@ def _one_of_each(clusters: Tensor, allowed: Tensor, seed: int) -> Tensor:
     return torch.from_numpy(np.sort(shuffled[places]))
 
 
+def _promised_about(answers: Answers, clusters: Tensor, seed: int) -> Tensor:
+    """The places of the images that a promise is about: all, or where images belong together a random one of each."""
+    everything = torch.ones(len(clusters), dtype=torch.bool)
+    return everything.nonzero().squeeze(1) if answers.groups is None else _one_of_each(clusters, everything, seed)
+
+
 def _score(
     name: str,
     raised: Tensor,
     failed: Tensor | None,
     clusters: Tensor,
+    judged: Tensor,
     promised: Guarantee,
     seed: int,
     why_every_image: str | None,
 ) -> FlagScore:
-    """One flag ``(E, N)`` against its failures ``(E, N)``, if these are known."""
+    """One flag ``(E, N)`` against its failures ``(E, N)``, if these are known; ``judged``: the places of the images
+    whose risk is looked at.
+    """
     share, target = raised.double().mean().item(), promised.target_risk
     said = f"{name} is raised on {100 * share:.3g} % of the answers"
     if why_every_image is not None:
@@ -226,9 +236,11 @@ def _score(
     if failed is None or not failed.numel():
         return FlagScore(share, None, None, target, None, said)
     among_raised = failed[raised].double().mean().item() if bool(raised.any()) else None
-    if bool(raised.all()):
+    accepted = ~raised[:, judged]
+    if not bool(accepted.any()):
         return FlagScore(share, None, among_raised, target, None, said)
-    risk = share_interval(failed[~raised], clusters.expand(failed.shape)[~raised], seed=seed)
+    of = clusters[judged].expand(accepted.shape)[accepted]
+    risk = share_interval(failed[:, judged][accepted], of, seed=seed)
     kept = risk.low <= target
     sentence = (
         f"{said}; of the others {100 * risk.value:.3g} % ({100 * risk.low:.3g}–{100 * risk.high:.3g}) are "

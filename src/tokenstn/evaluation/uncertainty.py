@@ -8,7 +8,7 @@ used and judged on the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ from tokenstn.evaluation.selective import (
 )
 from tokenstn.models.combination import Combination, transformed
 
+FOLDS = 5  # in which a few images are left out in turn
+FEW = 1000  # clusters: with more, all uncertainties together lose nothing
 DRAWS = 200  # 160,000 answers and eight uncertainties take some ten seconds
 
 
@@ -118,11 +120,15 @@ def halves(images: int, seed: int = 0, groups: Tensor | None = None) -> Tensor:
     return torch.from_numpy(np.isin(numbers, order[: (count + 1) // 2]))
 
 
-def combine(uncertainties: Mapping[str, Tensor], wrong: Tensor) -> Combination:
+def combine(uncertainties: Mapping[str, Tensor], wrong: Tensor, clusters: Tensor | None = None) -> Combination:
     """Fit the combination on answers of equal shape, such as ``{name: (E, N)}`` and ``(E, N)`` bool of half the images.
 
     Each uncertainty enters as it is or by its logarithm, whichever alone explains the errors better. One that does not
     vary gets no weight; without errors, or with none but errors, the combination is constant, (e + ½)/(n + 1).
+
+    A few images, whose poses succeed and fail together, seem to be explained by many uncertainties at once: there, one
+    alone gets all the weight if it says more of images that it was not fitted to. clusters: ``(N,)``, equal for images
+    that belong together; each image is its own when None.
 
     >>> combined = combine({"doubt": torch.tensor([0.1, 0.2, 0.6, 0.7])}, torch.tensor([False, False, True, True]))
     >>> combined({"doubt": torch.tensor([0.1, 0.7])}).round(decimals=1).tolist()
@@ -142,6 +148,9 @@ def combine(uncertainties: Mapping[str, Tensor], wrong: Tensor) -> Combination:
     weights, intercept = [0.0] * len(features), math.log((errors.sum() + 0.5) / ((~errors).sum() + 0.5))
     varying = [i for i, feature in enumerate(features) if feature.values.any()]
     if varying and 0 < errors.sum() < len(errors):
+        images = torch.arange(wrong.shape[-1]) if clusters is None else clusters.cpu()
+        used = _worth_using([features[i].values for i in varying], errors, images.expand(wrong.shape).numpy().ravel())
+        varying = [varying[place] for place in used]
         model = _regression(np.stack([features[i].values for i in varying], 1), errors)
         intercept = float(model.intercept_[0])
         for i, weight in zip(varying, model.coef_[0], strict=True):
@@ -180,6 +189,34 @@ def _best_feature(values: Tensor, errors: NDArray[np.bool_]) -> _Feature:
     if not plain.values.any() or not 0 < errors.sum() < len(errors) or bool((values < 0).any()):
         return plain
     return min(plain, _Feature.of(values, "log"), key=lambda feature: _log_loss(feature.values, errors))
+
+
+def _worth_using(
+    features: list[NDArray[np.float64]], errors: NDArray[np.bool_], clusters: NDArray[np.int64]
+) -> Sequence[int]:
+    """Which of the features to fit, by their place: all, or the one that alone predicts clusters left out better."""
+    everything = range(len(features))
+    names, inverse = np.unique(clusters, return_inverse=True)
+    if len(features) == 1 or not FOLDS <= len(names) <= FEW:
+        return everything
+    fold = np.random.default_rng(0).permutation(len(names))[inverse.ravel()] % FOLDS
+    columns = np.stack(features, 1)
+    losses = {used: _left_out_loss(columns[:, list(used)], errors, fold) for used in [everything, *zip(everything)]}
+    return min(losses, key=lambda used: losses[used])
+
+
+def _left_out_loss(features: NDArray[np.float64], errors: NDArray[np.bool_], fold: NDArray[np.int64]) -> float:
+    """Mean log-loss of answers that a regression on all other folds was not fitted to."""
+    total = 0.0
+    for number in range(FOLDS):
+        there, left_out = fold != number, fold == number
+        if errors[there].all() or not errors[there].any():
+            logit = np.full(int(left_out.sum()), math.log((errors[there].sum() + 0.5) / ((~errors[there]).sum() + 0.5)))
+        else:
+            model = _regression(features[there], errors[there])
+            logit = features[left_out] @ model.coef_[0] + model.intercept_[0]
+        total += float(np.logaddexp(0, np.where(errors[left_out], -logit, logit)).sum())
+    return total / len(errors)
 
 
 def _log_loss(feature: NDArray[np.float64], errors: NDArray[np.bool_]) -> float:

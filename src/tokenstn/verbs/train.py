@@ -178,7 +178,7 @@ def train(
     steps.say_what_was_understood(console, bare, ready, model, table, settings, first, machine, device, labelled)
     if labels and table.classes != opened.classes:
         say(console, "classes", "in another order than the classifier has them: the labels follow the classifier")
-    warn(console, steps.split_otherwise_before(classifier, opened, seed))
+    warn(console, steps.seen_before(classifier, opened, seed))
     run_folder.begin(folder, {**arguments, "epochs": settings.epochs}, opened)
     if not ready:
         alone = folder / run_folder.CLASSIFIER
@@ -207,8 +207,13 @@ def train(
         found, harms = steps.beside_as_it_was(found, as_it_was.to(device), model, table, machine, seed)
     console.print(before_and_after(found.evaluation))
     warn(console, (sentence for sentence in found.evaluation.warnings if sentence != harms))
+    unseen = not ready or steps.kept_apart_before(classifier, opened, seed)
     model.thresholds = fit_thresholds(
-        found.answers, model, seed=seed, chosen_by=chosen_by, epoch_chosen=settings.patience is not None
+        found.answers,
+        model,
+        seed=seed,
+        chosen_by=chosen_by,
+        epoch_chosen=settings.patience is not None if unseen else None,
     )
     for sentence in model.thresholds.sentences:
         say(console, "flags", sentence)

@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from tokenstn.data import ImageTable, to_float
+from tokenstn.data.splits import split_digest
 from tokenstn.evaluation.answers import is_labelled, numbered
 from tokenstn.evaluation.enough import fit_enough
 from tokenstn.evaluation.evaluate import Examination, evaluate
@@ -129,19 +130,37 @@ def say_what_was_understood(
     say(out, "device", f"{name_of(device)}; {epochs}, {about(seconds)} of training on one such device, then the report")
 
 
-def split_otherwise_before(classifier: ClassifierSource | None, images: ImageTable, seed: int) -> list[str]:
-    """A warning, where the classifier may have been trained on images that are kept apart here."""
-    split_already = {"train", "val", "test"} <= set(images.splits)
-    if split_already or not isinstance(classifier, str) or not Path(classifier).is_dir():
+def kept_apart_before(classifier: ClassifierSource | None, images: ImageTable, seed: int) -> bool:
+    """Whether a trained classifier is known to come from a run that kept the same images apart as this one."""
+    if not isinstance(classifier, str) or not Path(classifier).is_dir():
+        return False
+    place = place_of(classifier)
+    return place.split_digest == split_digest(images) and (_is_split(images) or place.seed == seed)
+
+
+def seen_before(classifier: ClassifierSource | None, images: ImageTable, seed: int) -> list[str]:
+    """A warning, where a trained classifier may have been trained on images that are kept apart here."""
+    if _is_split(images) or classifier is None:
         return []
-    before = place_of(classifier).seed
-    if before is None or before == seed:
+    in_memory = isinstance(classifier, torch.nn.Module)
+    if not in_memory and not Path(classifier).is_dir():
+        return []  # a name, whose weights others have trained
+    before = None if in_memory else place_of(classifier).seed
+    if before == seed:
         return []
+    if before is None:
+        whence, remedy = "what it was trained on is not known here", "what it has not seen belongs into val/ and test/"
+    else:
+        whence = f"it comes from a run with seed {before}, and these images are split with seed {seed}"
+        remedy = f"--seed {before} splits them as then"
     return [
-        f"the classifier comes from a run with seed {before}, and these images are split with seed {seed}: if it was "
-        "trained on them, it has seen some of those that are kept for validation and testing, and their figures and "
-        f"the flags promise too much; --seed {before} splits them as then"
+        f"the classifier may have seen some of the images that are kept for validation and testing ({whence}): their "
+        f"figures and the flags then promise too much; {remedy}"
     ]
+
+
+def _is_split(images: ImageTable) -> bool:
+    return {"train", "val", "test"} <= set(images.splits)
 
 
 def checks_before(
