@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tokenstn.baselines import METHODS
+from tokenstn.baselines import METHODS, create
 from tokenstn.geometry import Pose, warp
 from tokenstn.models import Prediction, Preprocessing
 
@@ -207,3 +207,10 @@ def test_poses_may_be_read_from_other_images_than_are_rectified():
     p = model.classify(images, model.localize(seen))
     assert isinstance(p.pose, Pose)
     torch.testing.assert_close(p.pose.rotation, model(seen).pose.rotation)
+
+
+@pytest.mark.parametrize("name", ["vanilla", "tta", "stn", "tokenstn-matrix"])
+def test_names_for_other_classes_than_the_classifiers_are_refused(name):
+    model = create(name, small_vit(num_classes=5), classes=("a", "b", "c")).eval()
+    with pytest.raises(ValueError, match="has 5 outputs and 3 classes are named"):
+        model(torch.randn(2, 3, 32, 32))

@@ -171,3 +171,10 @@ def test_a_skeleton_has_the_names_and_shapes_of_the_model(name, device):
         skeleton, model = blueprint.skeleton().state_dict(), blueprint.build().state_dict()
     assert {key: value.shape for key, value in skeleton.items()} == {key: value.shape for key, value in model.items()}
     assert {value.device.type for value in skeleton.values()} == {device}
+
+
+def test_a_builder_that_computes_with_tensors_is_found_again():
+    classifier = torchvision.models.regnet_y_400mf(num_classes=3).eval()
+    assert blueprint_of(classifier, torch.randn(1, 3, 64, 64)) == Blueprint(
+        "torchvision", "regnet_y_400mf", {"num_classes": 3}
+    )

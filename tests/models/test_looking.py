@@ -5,7 +5,7 @@ import torch
 
 from tokenstn.geometry import warp
 from tokenstn.models.looking import FEW, ROOM, look_at_all, look_at_used
-from tokenstn.models.prediction import odds_of
+from tokenstn.models.prediction import answer_entropy, odds_of
 from tokenstn.posteriors import Views
 
 from .classifiers import PlainCNN
@@ -115,3 +115,11 @@ def test_odds_compare_the_answer_with_the_next_one():
     torch.testing.assert_close(odds_of(torch.tensor([[0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])), torch.tensor([2.0, 3.0]))
     torch.testing.assert_close(odds_of(torch.tensor([0.9, 0.25]), multi_label=True), torch.tensor(3.0))
     assert odds_of(torch.ones(2, 1)).tolist() == [float("inf")] * 2
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_the_gradient_of_a_doubt_is_finite_where_an_answer_is_certain(multi_label):
+    logits = torch.tensor([[200.0, 0.0, 0.0], [0.0, 200.0, 0.0]], requires_grad=True)
+    probabilities = logits.sigmoid() if multi_label else logits.softmax(-1)
+    answer_entropy(probabilities, multi_label).sum().backward()
+    assert logits.grad is not None and bool(logits.grad.isfinite().all())

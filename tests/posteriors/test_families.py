@@ -293,3 +293,12 @@ def test_a_family_is_found_by_its_name(name):
 def test_an_unknown_family_is_refused_with_a_sentence():
     with pytest.raises(ValueError, match="unknown posterior 'beta'; there are circular, gaussian"):
         family_of("beta", Rotation())
+
+
+@pytest.mark.parametrize("raw_width", [-50.0, -120.0, -1e4])
+def test_students_numbers_stay_numbers_however_sure_a_network_is(raw_width):
+    raw = torch.tensor([[0.3, raw_width]], requires_grad=True)
+    belief = Student(Scale(), raw)
+    numbers = (belief.kl(), belief.log_prob(torch.tensor([1.0])), belief.spread(), belief.entropy())
+    (gradient,) = torch.autograd.grad(torch.stack([number.sum() for number in numbers]).sum(), raw)
+    assert all(bool(number.isfinite().all()) for number in numbers) and bool(gradient.isfinite().all())

@@ -19,7 +19,7 @@ from tokenstn.baselines.likelihood import mixture_loss
 from tokenstn.geometry import Primitive, warp
 from tokenstn.models.averaging import average
 from tokenstn.models.backbone import Backbone
-from tokenstn.models.call_checks import check_call
+from tokenstn.models.call_checks import check_call, check_classes
 from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing
 from tokenstn.posteriors import RandomSource, Views
@@ -205,6 +205,7 @@ class Rival(nn.Module, ABC):
 
     def _prediction(self, logits: Tensor, matrices: Tensor, **found: Any) -> Prediction:
         """``logits (B, V, classes)`` averaged as probabilities, with equal weights."""
+        check_classes(logits, self.classes)
         weights = torch.full(matrices.shape[:2], 1 / matrices.shape[1], device=matrices.device)
         answers = probabilities_of(logits.float().flatten(0, 1), self.multi_label)
         probabilities, disagreement = average(answers, weights, self.multi_label)

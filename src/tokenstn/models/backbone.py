@@ -44,6 +44,11 @@ class Backbone(nn.Module):
         preprocessing: Preprocessing | None = None,
     ) -> None:
         super().__init__()
+        if hasattr(classifier, "_orig_mod"):
+            raise ValueError(
+                "the classifier was compiled: give it as it was before, and compile the whole, torch.compile(model) or "
+                "model.compile()"
+            )
         self.classifier = classifier
         self.shared = shared
         self.input_size = input_size or _input_size(classifier)
@@ -112,7 +117,7 @@ class Backbone(nn.Module):
 
     def _example(self) -> Tensor:
         """An image that the classifier accepts, ``(1, C, H, W)``: a ramp, so that no two pixels of a row are alike."""
-        parameter = next(self.classifier.parameters(), torch.zeros(()))
+        parameter = next((each for each in self.classifier.parameters() if each.is_floating_point()), torch.zeros(()))
         ramp = torch.linspace(-1, 1, self.input_size[1], device=parameter.device, dtype=parameter.dtype)
         return ramp.expand(1, self.channels or 3, *self.input_size).contiguous()
 

@@ -17,8 +17,9 @@ import torchvision
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tokenstn.models.first_layer import input_channels, patch_size
+from tokenstn.models.first_layer import input_channels
 from tokenstn.models.medvit import MedViT, medvit_large, medvit_small, medvit_tiny
+from tokenstn.models.twin import twin_of
 
 LIBRARIES = ("timm", "torchvision", "tokenstn")
 OWN_MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -92,23 +93,17 @@ def _require_modest(value: Any, where: str) -> None:
 def _rebuilds(blueprint: Blueprint, classifier: nn.Module, example: Tensor) -> bool:
     wanted = classifier.state_dict()
     try:
-        with torch.device("meta"):
-            shapes = {key: value.shape for key, value in blueprint.build().state_dict().items()}
-    except (TypeError, ValueError, RuntimeError, AssertionError, NotImplementedError):
+        shapes = {key: value.shape for key, value in blueprint.skeleton().state_dict().items()}
+    except (TypeError, ValueError, RuntimeError, AssertionError):
         return False  # arguments that this builder does not take
     if shapes != {key: value.shape for key, value in wanted.items()}:
         return False
     rebuilt = blueprint.build().to(device=example.device, dtype=example.dtype).eval()
     rebuilt.load_state_dict(wanted)
     parameters = {name: _noticeable(parameter) for name, parameter in classifier.named_parameters()}
-    modes = {module: module.training for module in classifier.modules()}
-    try:
-        with torch.no_grad():
-            given, again = (functional_call(model, parameters, example) for model in (classifier.eval(), rebuilt))
-        return given.shape == again.shape and torch.allclose(given, again, rtol=1e-4, atol=1e-5)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    with torch.no_grad():  # the twin, so that the classifier keeps its mode, and nothing that was made of the noise
+        given, again = (functional_call(model, parameters, example) for model in (twin_of(classifier), rebuilt))
+    return given.shape == again.shape and torch.allclose(given, again, rtol=1e-4, atol=1e-5)
 
 
 def _noticeable(parameter: Tensor) -> Tensor:
@@ -159,7 +154,7 @@ def _vit_shape(classifier: Any) -> dict[str, Any]:
     if len(blocks) == 0 or not hasattr(getattr(blocks[0], "attn", None), "num_heads"):
         return {}
     shape = {
-        "patch_size": patch_size(classifier)[0],
+        "patch_size": classifier.patch_embed.patch_size[0],
         "embed_dim": classifier.embed_dim,
         "depth": len(blocks),
         "num_heads": blocks[0].attn.num_heads,

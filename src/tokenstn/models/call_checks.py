@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -39,3 +41,12 @@ def check_call(images: Tensor, channels: int | None, views: int | str, sampling:
     if images.device.type == "cpu" and not bool(torch.isfinite(images).all()):
         rows = (~torch.isfinite(images).flatten(1).all(1)).nonzero().flatten().tolist()
         raise ValueError(f"images {rows[:8]} of the batch have pixels that are not finite; remove or repair them")
+
+
+def check_classes(logits: Tensor, classes: Sequence[str] | None) -> None:
+    """Refuse answers ``(…, outputs)`` that are not as many as the classes that are named."""
+    if classes is not None and logits.shape[-1] != len(classes):
+        raise ValueError(
+            f"the classifier has {logits.shape[-1]} outputs and {len(classes)} classes are named: give a name for each "
+            "output, in their order"
+        )

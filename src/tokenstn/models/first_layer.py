@@ -28,13 +28,19 @@ def input_channels(classifier: nn.Module, size: tuple[int, int]) -> int | None:
 
 
 def patch_size(classifier: nn.Module) -> tuple[int, int]:
-    """Height and width of its patches; one pixel where it has none.
+    """Height and width of its patches in pixels; one pixel where it has none.
+
+    Those of a hybrid are as many pixels as a token stands for: it takes them from the map of a CNN.
 
     >>> import timm
     >>> patch_size(timm.create_model("xcit_nano_12_p16_224")), patch_size(timm.create_model("resnet18"))
     ((16, 16), (1, 1))
     """
-    size: Any = getattr(getattr(classifier, "patch_embed", None), "patch_size", None) or 1
+    embedding: Any = getattr(classifier, "patch_embed", None)
+    if hasattr(embedding, "feat_ratio"):
+        size: Any = embedding.feat_ratio(as_scalar=False)
+    else:
+        size = getattr(embedding, "patch_size", None) or 1
     return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 

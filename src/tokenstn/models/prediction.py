@@ -112,10 +112,15 @@ def answer_entropy(probabilities: Tensor, multi_label: bool = False) -> Tensor:
     >>> answer_entropy(torch.tensor([0.5, 0.5]))
     tensor(0.6931)
     """
-    each = -torch.xlogy(probabilities, probabilities)  # not entr: torch 2.11 cannot write that as ONNX
+    each = _surprise(probabilities)
     if multi_label:
-        each = each - torch.xlogy(1 - probabilities, 1 - probabilities)
+        each = each + _surprise(1 - probabilities)
     return each.sum(-1)
+
+
+def _surprise(probabilities: Tensor) -> Tensor:
+    """−p ln p, of 0 as well, with a finite slope. torch 2.11 cannot write ``entr`` as ONNX."""
+    return -probabilities * torch.log(probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny))
 
 
 torch.export.register_dataclass(Prediction, serialized_type_name="tokenstn.Prediction")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
-from tokenstn.models.twin import accept_any_size, twin_of
+from tokenstn.models.twin import accept_any_size, in_evaluation, twin_of
 
 MOST_PREFIX_TOKENS = 8  # class, distillation and register tokens in front of a token sequence
 
@@ -32,14 +32,20 @@ def find_prefix(classifier: nn.Module, shared: int | str, example: Tensor) -> Pr
         shared: how many entries of ``forward_intermediates``, or the name of a layer.
         example: images that the classifier accepts, to try the function on.
     """
+    if isinstance(classifier, torch.jit.ScriptModule):
+        raise ValueError(
+            "the classifier is a TorchScript module, whose layers cannot be read one by one: give the module that it "
+            "was made from"
+        )
     if isinstance(shared, str):
         return _by_layer_name(classifier, shared, example)
     if not hasattr(classifier, "forward_intermediates"):
         names = [name for name, _ in classifier.named_children()]
         raise ValueError(
-            f"{type(classifier).__name__} is not a timm model, so shared={shared} cannot count its layers: name the "
-            f"layer that the localizer reads instead, for example shared={(names or ['layer'])[0]!r} (its parts are "
-            f"{', '.join(names) or 'none'}; any name in named_modules() will do)"
+            f"{type(classifier).__name__} has no forward_intermediates, as most of timm's models have, so that "
+            f"shared={shared} cannot count its layers: name the layer that the localizer reads instead, for example "
+            f"shared={(names or ['layer'])[0]!r} (its parts are {', '.join(names) or 'none'}; any name in "
+            "named_modules() will do)"
         )
     return _TimmPrefix(classifier, shared)
 
@@ -70,7 +76,7 @@ class _GraphPrefix:
 
     def __init__(self, twin: nn.Module, layer: str) -> None:
         extractor = create_feature_extractor(twin, {layer: "tokens"})
-        twin.eval()
+        in_evaluation(twin)
         # the generated function takes the root module as ``self``: called on the twin, it holds no state of its own
         self.function = type(fx.GraphModule(twin, extractor.eval_graph)).forward  # pyright: ignore
         self.twin, self.layer = twin, layer

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from tokenstn.models.aim import aim, enough_views, only, weighted
 from tokenstn.models.averaging import flags_of
 from tokenstn.models.backbone import Backbone, LocalizationSize, resize
 from tokenstn.models.blueprint import Blueprint, library_of
-from tokenstn.models.call_checks import AUTO_AT_RANDOM, check_call
+from tokenstn.models.call_checks import AUTO_AT_RANDOM, check_call, check_classes
 from tokenstn.models.call_settings import AutoViews, CallSettings, execution_now, precision_of
 from tokenstn.models.hub import Pretrained
 from tokenstn.models.localizer import GRID, Localizer
@@ -365,17 +365,16 @@ class TokenSTN(nn.Module, Pretrained):
             self._recorder.forget()
         return super()._apply(fn, recurse)
 
+    def _replicate_for_data_parallel(self) -> NoReturn:
+        raise ValueError("DataParallel cannot copy what shares layers; use torch's DistributedDataParallel")
+
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: a recording belongs to this process and these weights."""
         return {**self.__dict__, "_recorder": None if self._recorder is None else Recorder()}
 
     def _probabilities(self, images: Tensor) -> Tensor:
         logits = self.backbone.logits(images).float()
-        if self.classes is not None and logits.shape[-1] != len(self.classes):
-            raise ValueError(
-                f"the classifier has {logits.shape[-1]} outputs and {len(self.classes)} classes are named: give a name "
-                "for each output, in their order"
-            )
+        check_classes(logits, self.classes)
         return probabilities_of(logits, self.multi_label)
 
     def _limits(self, images: Tensor, views: int | Literal["auto"], sampling: str) -> Thresholds | None:

@@ -24,12 +24,27 @@ from tokenstn.geometry.tracing import compiling_to_run_here
 
 def twin_of(module: nn.Module) -> nn.Module:
     """A twin in evaluation mode."""
-    return _copy_tree(module, {}).eval()
+    return in_evaluation(_copy_tree(module, {}))
+
+
+def in_evaluation(twin: nn.Module) -> nn.Module:
+    """The twin in evaluation mode, but for what would keep there what it has once made of its parameters.
+
+    LeViT, TinyViT and their like cache attention biases until they are switched to evaluation again, which nobody does
+    with a twin: with other weights, or in another precision, it would go on with the old ones.
+    """
+    for part in twin.eval().modules():
+        if hasattr(part, "attention_bias_cache"):
+            part.training = True  # of this module alone, which drops nothing out
+    return twin
 
 
 def accept_any_size(twin: Any) -> None:
-    """Switch off the fixed input size of a timm ViT, DeiT3, DINOv2, EVA02 or Swin twin; others are left alone."""
-    patch_embed = getattr(twin, "patch_embed", None)
+    """Switch off the fixed input size of a timm ViT, DeiT3, DINOv2, EVA02 or Swin twin; others are left alone.
+
+    So is what wraps such a network and passes its attributes on: what would be set here is not the network's.
+    """
+    patch_embed: Any = twin._modules.get("patch_embed")
     if patch_embed is None or not getattr(patch_embed, "strict_img_size", False):
         return
     patch_embed.strict_img_size = False
@@ -128,12 +143,15 @@ class _RopeAtAnySize:
 def _copy_tree(module: nn.Module, copied: dict[int, nn.Module]) -> nn.Module:
     """Copy every module once, also one that stands in several places, keeping the tensor dictionaries shared."""
     if id(module) not in copied:
-        twin = copied[id(module)] = copy.copy(module)
-        twin._parameters, twin._buffers = module._parameters, module._buffers
+        # not by copy.copy, which parametrized modules refuse, nor by attributes, which a wrapper may pass on, nor by a
+        # __new__ of its own: that of a traced module makes another class
+        twin = copied[id(module)] = object.__new__(type(module))
+        own = twin.__dict__
+        own.update(vars(module))
         for name, value in vars(module).items():  # hooks that are there stay; later ones are not the twin's
             if name.endswith(("_hooks", "_hooks_with_kwargs")):
-                setattr(twin, name, copy.copy(value))
-        twin._modules = {
+                own[name] = copy.copy(value)
+        own["_modules"] = {
             name: None if child is None else _copy_tree(child, copied) for name, child in module._modules.items()
         }
     return copied[id(module)]

@@ -18,6 +18,7 @@ from tokenstn.posteriors.location_scale import MIDDLES, LocationScale
 
 A = 1.0
 PRIOR_B = 1.0
+SMALLEST_B = 1e-8  # a width of 1e-4; below it the KL, and soon b itself, would no longer be numbers
 NODES = tuple((2 * p - 1) / math.sqrt(2 * p * (1 - p)) for p in MIDDLES)
 
 
@@ -37,7 +38,7 @@ class Student(LocationScale):
     @property
     def b(self) -> Tensor:
         """The rate of the Gamma, ``(B, components)``."""
-        return F.softplus(self.raw_width)
+        return F.softplus(self.raw_width).clamp_min(SMALLEST_B)
 
     @property
     def width(self) -> Tensor:
