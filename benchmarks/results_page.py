@@ -114,7 +114,8 @@ QUESTIONS = {
     "mnist-localizer": "How many layers and tokens does a localizer need of a small image, which it reads whole?",
     "samples": "How many views are worth their time: 1, 2, 4, 8, 16, or as many as an image needs?",
     "moths-ecuador": "Does what holds for EU-Moths hold for the other moths of the paper?",
-    "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views?",
+    "cost": "What does an answer cost in parameters, FLOPs and time, against the number of views? These networks were "
+    "trained for one epoch, so that how many views are needed is not to be seen here.",
 }
 HARDLY_TRAINED = ("cost",)  # for one epoch: how right and how sure these networks are says nothing
 # variants of one method, a heap of points in the figure of accuracies

@@ -69,6 +69,7 @@ def test_the_benchmark_of_rotated_digits_has_every_method():
         ({"methods": {"tokenstn": {"options": {"primitives": ["rotatoin"]}}}}, "unknown primitive 'rotatoin'"),
         ({"columns": ["uprigth"]}, "unknown column 'uprigth'"),
         ({"tuning": {"orbit": "scale"}}, "none of the orbits rotation"),
+        ({"evaluation": {"cost_views": [1, 4]}}, r"evaluation.*cost_views=\[1, 4\]: .* that begin with 0"),
     ],
 )  # fmt: skip
 def test_what_does_not_belong_is_refused_with_its_place(changes, said):

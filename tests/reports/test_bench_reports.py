@@ -88,7 +88,18 @@ def results() -> BenchResults:
         ),
         comparisons=(Comparison("stn", "ours", "moths", "turns", difference, (-0.06, -0.045), True),),
         tuning=(),
-        columns=("upright", "turns", "turns.difference", "auc", "fixed", "broken", "parameters", "flops", "ms"),
+        columns=(
+            "upright",
+            "turns",
+            "turns.difference",
+            "auc",
+            "fixed",
+            "broken",
+            "parameters",
+            "flops",
+            "ms",
+            "ratio",
+        ),
         reported={"moths": {"turns": {"stn": 94.9}}},
     )
 
@@ -107,7 +118,7 @@ def test_means_deviations_and_the_best_are_those_of_a_hand_computation(results):
     assert entry["STN", "AUC"].text == "0.900 ± 0.000"
     assert entry["STN", "fixed"].text == "75.0 ± 0.0" and entry["STN", "broken"].text == "10.0 ± 0.0"
     assert entry["STN", "added"].text.startswith("2.5") and entry["STN", "FLOPs"].text.startswith("3.0")
-    assert entry["STN", "ms"].text == "4.00"
+    assert entry["STN", "ms"].text == "4.00" and entry["STN", "× bare"].text == "4.00×"
     assert [name for name in table.names if entry[name, "upright"].bold] == ["vanilla_1 & co"]
     assert [name for name in table.names if entry[name, "turns"].bold] == ["ours"]
     assert entry["gone", "turns"].text == "–" and entry["never", "turns"].text == "–"
@@ -155,7 +166,19 @@ def test_the_page_has_the_command_the_failures_and_what_is_missing(results):
     ):  # fmt: skip
         assert part in page, part
     lines = page.split("## Moths")[1].split("## Not at hand")[0].splitlines()
-    assert {line.count("|") for line in lines if line.startswith("|")} == {12}  # as many places in every line
+    assert {line.count("|") for line in lines if line.startswith("|")} == {13}  # as many places in every line
+
+
+def test_times_are_compared_with_the_classifier_beside_them_and_a_page_of_costs_speaks_of_nothing_else(results):
+    slower = replace(cost(7), throughput=((0, 500.0), (2, 100.0)))  # the machine was half as fast meanwhile
+    cells = [replace(c, cost=slower) if c.row == "stn" else c for c in results.cells]
+    page = markdown(replace(results, cells=tuple(cells), columns=("parameters", "ratio"), reported={}))
+    page = page.replace("\u202f", " ")
+    assert "| STN | 7 | 5.00× |" in page and "| ours | 2.5 M | 4.00× |" in page
+    costs = page.split("## Cost of one image")[1]
+    assert "| STN | Moths | 8 | 1.0 G, 2.00 ms | 3.0 G, 5.00× |" in costs
+    assert "× bare: the time of an answer" in page
+    assert "Percent" not in page and "Δ: points" not in page and "best is bold" not in page
 
 
 def test_the_page_says_who_was_tuned_and_over_which_orbit_and_what_images_were_judged(results):
@@ -172,7 +195,7 @@ def test_latex_escapes_what_it_would_read_as_commands(results):
     assert r"vanilla\_1 \& co" in text and r"$\pm$" in text and r"\textbf{" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 2
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
-    assert {line.replace(r"\&", "").count("&") for line in body.strip().splitlines()} == {10}
+    assert {line.replace(r"\&", "").count("&") for line in body.strip().splitlines()} == {11}
 
 
 def test_the_front_holds_whom_no_other_beats(results):

@@ -19,7 +19,7 @@ from tokenstn.geometry.groups import GROUPS
 from tokenstn.system.documents import in_short, shown
 
 MERGED = ("methods", "tuning", "evaluation")
-COLUMNS = (UPRIGHT, "auc", "fixed", "broken", "views", "parameters", "flops", "ms", "seconds", "trained")
+COLUMNS = (UPRIGHT, "auc", "fixed", "broken", "views", "parameters", "flops", "ms", "ratio", "seconds", "trained")
 OF_AN_ORBIT = ("worst", "auc", "difference", "consistency")
 
 
@@ -159,7 +159,7 @@ class TuningSpec:
 @dataclass(frozen=True)
 class EvaluationSpec:
     """batch_size, draws of the bootstrap; controls: whether the row of reference has them, on the first orbit; cost:
-    FLOPs and times at ``cost_views``.
+    FLOPs and times at ``cost_views``, of which 0 is the classifier alone.
     """
 
     batch_size: int = 64
@@ -167,6 +167,13 @@ class EvaluationSpec:
     controls: bool = False
     cost: bool = False
     cost_views: tuple[int, ...] = (0, 1, 2, 4, 8, 16)
+
+    def __post_init__(self) -> None:
+        if self.cost_views[:1] != (0,) or tuple(sorted(set(self.cost_views))) != self.cost_views:
+            raise ValueError(
+                f"cost_views={shown(list(self.cost_views))}: rising numbers of views that begin with 0, the classifier "
+                "alone, which all times are compared with"
+            )
 
 
 @dataclass(frozen=True)

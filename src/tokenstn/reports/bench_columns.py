@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokenstn.evaluation.bench_results import UPRIGHT, BenchResults, Cell, OrbitScores
+from tokenstn.evaluation.results import Cost
 
 OF_AN_ORBIT = ("worst", "consistency", "auc")
 
@@ -38,6 +39,11 @@ def how_trained(cell: Cell) -> str:
     return f"{cell.classifier} classifier, {kept}; {'labels' if labels else 'no labels'}"
 
 
+def milliseconds(cost: Cost) -> list[tuple[int, float]]:
+    """Of one image, for each number of views; the first is the classifier alone, timed in turns with the others."""
+    return [(views, 1000 / speed) for views, speed in cost.throughput]
+
+
 def _value(results: BenchResults, cell: Cell, column: str) -> float | None:
     """The figure of one cell."""
     first = cell.orbits.get(results.orbits[0].name)
@@ -52,13 +58,12 @@ def _value(results: BenchResults, cell: Cell, column: str) -> float | None:
         return cell.train_seconds
     if column == "parameters":
         return None if cost is None else float(cost.localizer_parameters)
-    if column in ("flops", "ms"):
+    if column in ("flops", "ms", "ratio"):
         if cost is None or not cost.flops:
             return None
         looked = (first.views if first is not None else None) or 0.0
-        if column == "flops":
-            return _between(cost.flops, looked)
-        return _between([(views, 1000 / speed) for views, speed in cost.throughput], looked)
+        points = cost.flops if column == "flops" else milliseconds(cost)
+        return _between(points, looked) / (points[0][1] if column == "ratio" else 1)
     orbit, _, part = column.rpartition(".")
     scores = cell.orbits.get(orbit if part in OF_AN_ORBIT else column)
     if scores is None:

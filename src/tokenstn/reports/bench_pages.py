@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from statistics import fmean
 
 from tokenstn.evaluation.bench_results import BenchResults
-from tokenstn.reports.bench_tables import REPORTED, BenchTable, bench_tables, default_columns
+from tokenstn.reports.bench_columns import milliseconds
+from tokenstn.reports.bench_tables import REPORTED, UNRANKED, BenchTable, bench_tables, default_columns
 from tokenstn.reports.numbers import NONE, big, count, duration
 
 
@@ -53,14 +54,16 @@ def _about(results: BenchResults) -> str:
     seeds = ", ".join(map(str, results.seeds))
     spread = ", ± their standard deviation" if len(results.seeds) > 1 else ""
     several = "retrained seeds" if len(results.seeds) > 1 else "seed"
-    lines.append(f"Percent; mean over {len(results.seeds)} {several} ({seeds}){spread}; the best is bold.")
-    if any(row.name == results.reference for row in results.rows):
+    shown = results.columns or default_columns(results)
+    unit = "; the best is bold" if set(shown) - set(UNRANKED) else ""
+    lines.append(f"{'Percent; m' if unit else 'M'}ean over {len(results.seeds)} {several} ({seeds}){spread}{unit}.")
+    compared = any(column.endswith(".difference") for column in shown)
+    if compared and any(row.name == results.reference for row in results.rows):
         title = next(row.title for row in results.rows if row.name == results.reference)
         lines.append(
             f"Δ: points to “{title}”, paired image by image over all seeds, with a 95 % interval clustered by image; "
             "* where it leaves out 0."
         )
-    shown = results.columns or default_columns(results)
     if "fixed" in shown or "broken" in shown:
         lines.append(
             "Fixed: share of the vanilla classifier's wrong answers over the first orbit that are right; broken: of "
@@ -68,6 +71,8 @@ def _about(results: BenchResults) -> str:
         )
     if "parameters" in shown:
         lines.append("Added: parameters beside the classifier.")
+    if "ratio" in shown:
+        lines.append("× bare: the time of an answer beside that of the classifier alone, in turns with it.")
     for orbit in results.orbits:
         extra = "".join(
             (f", each image sheared at random up to {orbit.first_shear:g} first" if orbit.first_shear else "",
@@ -115,21 +120,26 @@ def _tuning(results: BenchResults) -> str:
 
 
 def _costs(results: BenchResults) -> str:
-    """FLOPs and milliseconds of one image against the number of views, where they were measured."""
+    """FLOPs and time of one image against the number of views, where they were measured.
+
+    The rows were timed one after the other, and a machine is not always as fast: only the ratios compare.
+    """
     found = {
         (row.title, data.title): [c.cost for c in results.cells_of(row.name, data.name) if c.cost and c.cost.flops]
         for data in results.data
         for row in results.rows
     }
     found = {names: costs for names, costs in found.items() if costs}
-    views = sorted({number for costs in found.values() for cost in costs for number, _ in cost.flops})
-    heads = ["bare" if n == 0 else f"{n} view{'s' if n > 1 else ''}" for n in views]
-    lines = ["## Cost of one image: FLOPs, milliseconds", "", f"| | data | {' | '.join(heads)} |"]
-    lines.append(f"|---|---| {' | '.join('---' for _ in heads)} |")
+    views = sorted({number for costs in found.values() for cost in costs for number, _ in cost.flops} - {0})
+    heads = ["batch", "bare", *(f"{n} view{'s' if n > 1 else ''}" for n in views)]
+    lines = ["## Cost of one image: FLOPs, and time beside the bare classifier in turns with it", ""]
+    lines += [f"| | data | {' | '.join(heads)} |", f"|---|---| {' | '.join('---' for _ in heads)} |"]
     for (title, data), costs in found.items():
-        flops, speeds = dict(costs[0].flops), [dict(cost.throughput) for cost in costs]
-        times = {n: fmean(1000 / speed[n] for speed in speeds) for n in flops}
-        texts = [f"{big(flops[n])}, {times[n]:.2f}" if n in flops else NONE for n in views]
+        flops, times = dict(costs[0].flops), [dict(milliseconds(cost)) for cost in costs]
+        ratios = {n: fmean(each[n] / each[0] for each in times) for n in flops}
+        texts = [str(min(cost.batch_size for cost in costs))]
+        texts.append(f"{big(flops[0])}, {fmean(each[0] for each in times):.2f} ms")
+        texts += [f"{big(flops[n])}, {ratios[n]:.2f}×" if n in flops else NONE for n in views]
         lines.append(f"| {_cell(title)} | {_cell(data)} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 

@@ -19,7 +19,7 @@ REPORTED = "reported, not comparable"
 SHARES = ("worst", "consistency")
 SMALLER_IS_BETTER = ("broken",)
 TRAINED = "trained"
-UNRANKED = (TRAINED, "views", "parameters", "flops", "ms", "seconds")
+UNRANKED = (TRAINED, "views", "parameters", "flops", "ms", "ratio", "seconds")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _entry(results: BenchResults, row: Row, data: str, column: str) -> Entry:
     if column in UNRANKED:
         written: dict[str, Callable[[float], str]] = {
             "views": lambda v: f"{v:.1f}", "parameters": big, "flops": big, "ms": lambda v: f"{v:.2f}",
-            "seconds": duration,
+            "ratio": lambda v: f"{v:.2f}×", "seconds": duration,
         }  # fmt: skip
         return Entry(written[column](mean), mean)
     spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
@@ -159,7 +159,7 @@ def _reported(number: float | None) -> Entry:
 
 def _heading(column: str) -> str:
     named = {
-        "auc": "AUC", "parameters": "added", "flops": "FLOPs", "ms": "ms", "seconds": "training",
+        "auc": "AUC", "parameters": "added", "flops": "FLOPs", "ms": "ms", "ratio": "× bare", "seconds": "training",
     }  # fmt: skip
     orbit, _, part = column.rpartition(".")
     if part == "difference":
