@@ -50,6 +50,13 @@ def test_another_rule_of_what_is_frozen_trains_again_what_learns_along(monkeypat
     ]  # fmt: skip
 
 
+def test_a_rate_that_recipes_did_not_have_changes_only_the_cells_that_name_one():
+    plain, named = ({"recipe": {"classifier": "joint", "along_rate": rate}} for rate in (None, 1e-5))
+    assert "along_rate" not in cell(planner(), "tokenstn", **plain).training.config["recipe"]
+    keys = [cell(planner(), "tokenstn", **changes).training.key for changes in (plain, named)]
+    assert keys[0] == cell(planner(), "tokenstn", recipe={"classifier": "joint"}).training.key != keys[1]
+
+
 def classifier_of(folder, classes):
     network = timm.create_model("resnet10t", num_classes=len(classes), in_chans=1)
     TokenSTN(network, (), classes=classes, preprocessing=Preprocessing((32, 32), (0.5,), (0.5,))).save_pretrained(

@@ -179,6 +179,16 @@ def test_layers_that_the_localizer_reads_do_not_move_with_the_second_half(tmp_pa
     assert moved == {name for name in before if name.startswith("head.")}
 
 
+def test_a_classifier_that_is_trained_along_has_a_rate_of_its_own(tmp_path):
+    model = fresh()
+    before = weights(model)
+    settings = replace(recipe("joint"), epochs=1, batch_size=32, along_rate=1e-9)
+    train_rectifier(model, shapes(), settings, tmp_path, machine=ONE_PROCESS)
+    apart = {name: (value - before[name]).abs().max().item() for name, value in weights(model).items()}
+    assert 0 < apart["backbone.classifier.head.weight"] < 1e-7
+    assert max(far for name, far in apart.items() if name.startswith("localizer.")) > 1e-4
+
+
 def test_epochs_are_judged_by_the_loss_that_is_trained(tmp_path):
     # the default's loss is that of the poses alone
     pose = train_rectifier(fresh(), shapes(), replace(SHORT, epochs=1), tmp_path / "a", machine=ONE_PROCESS).figures

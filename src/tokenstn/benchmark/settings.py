@@ -86,8 +86,12 @@ def options_of(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_recipe(settings: Recipe) -> dict[str, Any]:
-    """A recipe as JSON; the method decides about primitives and posterior."""
-    return {name: value for name, value in asdict(settings).items() if name not in ("primitives", "posterior")}
+    """A recipe as JSON; the method decides about primitives and posterior.
+
+    What came later is there where it says something, so that cells of before are known by what they were.
+    """
+    left_out = {"primitives", "posterior"} | ({"along_rate"} if settings.along_rate is None else set())
+    return {name: value for name, value in asdict(settings).items() if name not in left_out}
 
 
 def plain_primitives(primitives: Iterable[Primitive]) -> list[dict[str, float]]:

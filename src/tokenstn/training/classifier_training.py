@@ -45,13 +45,9 @@ class ClassifierTraining(Training):
 
     def trained_groups(self) -> list[dict[str, Any]]:
         """The head apart, where the recipe has a rate for it."""
-        name = None if self.recipe.head_rate is None else head_name(self.model.classifier)
-        if name is None:
-            return super().trained_groups()
-        head = list(self.model.classifier.get_submodule(name).parameters())
-        known = {id(parameter) for parameter in head}
-        body = [parameter for parameter in self.parameters() if parameter.requires_grad and id(parameter) not in known]
-        return [{"params": body}, {"params": head, "lr": self.recipe.head_rate}]
+        name = head_name(self.model.classifier)
+        head = () if name is None else self.model.classifier.get_submodule(name).parameters()
+        return self.apart(head, self.recipe.head_rate)
 
     def training_step(self, batch: Batch, number: int) -> Tensor | None:
         images = self.images(batch)

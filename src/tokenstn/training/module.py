@@ -9,7 +9,7 @@ a network, such as dropout, is a function of (seed, epoch, batch, process).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import lightning
@@ -139,8 +139,19 @@ class Training(lightning.LightningModule):
         return warp(images, read, validate=False), pose, read
 
     def trained_groups(self) -> list[dict[str, Any]]:
-        """The parameters that are trained, in groups with a learning rate of their own where it differs."""
-        return [{"params": [parameter for parameter in self.parameters() if parameter.requires_grad]}]
+        """The parameters that are trained, in groups with a learning rate of their own where it differs.
+
+        A classifier that is trained along has one.
+        """
+        return self.apart(self.model.classifier.parameters(), self.recipe.along_rate)
+
+    def apart(self, some: Iterable[nn.Parameter], rate: float | None) -> list[dict[str, Any]]:
+        """All that is trained, some of it at a rate of its own; in one group where there is no such rate."""
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        known = set() if rate is None else {id(parameter) for parameter in some}
+        others = [parameter for parameter in trained if id(parameter) not in known]
+        own = [parameter for parameter in trained if id(parameter) in known]
+        return [{"params": others}, *([{"params": own, "lr": rate}] if own else [])]
 
     def configure_gradient_clipping(
         self,

@@ -18,7 +18,8 @@ class Recipe:
     which of its parameters are trained with the rectifier. apply_poses: move the images; vary_corners: with
     other paddings as well. mirror: show mirrored images too, where an upright one stays upright and means the same in a
     mirror. rate: peak learning rate; warmup: share of the steps. head_rate: of the last layer of a classifier that is
-    trained alone, None = the same.
+    trained alone, None = the same. along_rate: of a classifier that is trained along, which knows its task already;
+    None = the same as that of the rectifier, which begins with nothing.
     patience: stop after as many epochs without a better validation figure, and keep the best epoch; None = never.
     """
 
@@ -37,6 +38,7 @@ class Recipe:
     batch_size: int = 128
     rate: float = 1e-3
     head_rate: float | None = None
+    along_rate: float | None = None
     mirror: bool = False
     weight_decay: float = 0.01
     warmup: float = 0.1
@@ -50,8 +52,10 @@ class Recipe:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience={self.patience}: at least 1 epoch, or none at all")
-        if self.head_rate is not None and self.head_rate <= 0:
-            raise ValueError(f"head_rate={self.head_rate}: above 0, or none for the rate of the other layers")
+        for name in ("head_rate", "along_rate"):
+            given = getattr(self, name)
+            if given is not None and given <= 0:
+                raise ValueError(f"{name}={given}: above 0, or none for the rate of the other layers")
         if self.rate <= 0 or self.clip <= 0 or not 0 <= self.warmup < 1:
             raise ValueError(f"rate={self.rate} and clip={self.clip} are above 0, warmup={self.warmup} in [0, 1)")
         if not (self.alignment or self.classification):
@@ -89,8 +93,9 @@ _PAPER = Recipe(
 
 RECIPES: dict[str, Recipe] = {
     "default": DEFAULT,
-    # the classifier's second half is trained along, with labels: the best that was found for photos (moths-best)
-    "joint": replace(DEFAULT, classifier="joint", classification=1.0, batch_size=64, rate=1e-4),
+    # the classifier's second half is trained along, with labels: the best that was found for photos, with 1e-4 for both
+    # (moths-best); a rectifier that learns as gently as a classifier learns too little (digits-ablation)
+    "joint": replace(DEFAULT, classifier="joint", classification=1.0, batch_size=64, along_rate=1e-4),
     "paper": _PAPER,
     "paper-rotmnist": replace(
         _PAPER,
