@@ -72,7 +72,10 @@ def _about(results: BenchResults) -> str:
     if "parameters" in shown:
         lines.append("Added: parameters beside the classifier.")
     if "ratio" in shown:
-        lines.append("× bare: the time of an answer beside that of the classifier alone, in turns with it.")
+        lines.append(
+            "× bare: the time of an answer beside that of the classifier alone, in turns with it, with as many images "
+            "at once as the last table says."
+        )
     for orbit in results.orbits:
         extra = "".join(
             (f", each image sheared at random up to {orbit.first_shear:g} first" if orbit.first_shear else "",
