@@ -2,24 +2,31 @@
 
 Reading the pose takes a GPU less than a millisecond, in some hundred small kernels; a host that launches them one by
 one can take longer than the GPU does for the classifier. A CUDA graph launches them together. It computes on the same
-weights in the same memory, so weights that are trained or loaded in place are seen; what moves them starts anew.
+weights in the same memory, so weights that are trained or loaded in place are seen; where they are elsewhere, or the
+layers are others, recording starts anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from tokenstn.geometry import Pose
 from tokenstn.geometry.constants import constants_used
 from tokenstn.posteriors import Views
 
 MOST_SHAPES = 12  # recordings that are kept: each holds its input and its output
+UNASKED = 2  # calls of a shape of batch that are computed before it is recorded, where nobody asked for recordings
+WELL_BEHAVED = ("timm", "torchvision", "tokenstn")  # packages whose networks do the same in every call
 
 # the raw numbers of each posterior, the most likely pose, the views with their masses, the first view (B, C, H, W)
 Aimed = tuple[dict[str, Tensor], Pose, Views, Tensor]
@@ -30,43 +37,119 @@ class Recorder:
     """Plays back a reading ``(*inputs, views, blur) → Aimed``, recording it for every new number and shape of inputs.
 
     The recordings share the memory of their intermediate results: what one of them gives is copied before the next.
+
+    Args:
+        asked: record a shape when it comes for the first time, and drop the oldest recording for it where there are
+            many. Otherwise one is recorded that keeps coming, until there are as many, and a network that cannot be
+            recorded is computed without a word.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, asked: bool = True) -> None:
+        self.asked = asked
         self._kept: dict[tuple, _Recording] = {}
+        self._seen: Counter[tuple] = Counter()
         self._pool: Any = None  # torch's handle of a pool of memory
+        self._weights: Weights | None = None
+        self._place: Hashable = None
+        self._stream: torch.cuda.Stream | None = None
+        self._never = False
+        self._one_at_a_time = threading.RLock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies and pickles: a recording belongs to this process and these weights."""
+        return type(self), (self.asked,)
 
     def takes(self, images: Tensor) -> bool:
-        """Whether a call can be played back: on CUDA, without gradients, outside of anything that traces."""
-        tracing = torch.compiler.is_compiling() or (images.is_cuda and torch.cuda.is_current_stream_capturing())
-        return images.is_cuda and not torch.is_grad_enabled() and not tracing
+        """Whether a call can be played back: on CUDA, without gradients, outside of anything that traces or counts."""
+        if not images.is_cuda or torch.is_grad_enabled() or self._never:
+            return False
+        return _get_current_dispatch_mode() is None and not torch.cuda.is_current_stream_capturing()
+
+    def tie(self, modules: tuple[nn.Module, ...], settings: Hashable) -> None:
+        """Start anew where what is read through, or its weights, or these settings, are not what they were before."""
+        with self._one_at_a_time:
+            if self._weights is None or self._weights.of != modules:
+                self._weights = Weights(modules)
+            place = (modules, self._weights.places(), settings)
+            if place != self._place:
+                self.forget()
+                self._place = place
 
     def __call__(self, reading: Reading, *inputs: Tensor, views: int, blur: float = 0.0) -> Aimed:
         # a recording is of one way to compute: in autocast it holds the casts
         layout = tuple((given.shape, given.stride(), given.dtype, given.device) for given in inputs)
-        key = (layout, views, blur, autocast_precision())
-        if key not in self._kept:
-            if len(self._kept) >= MOST_SHAPES:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = _Recording(partial(reading, views=views, blur=blur), inputs, self._pool)
-            self._pool = self._kept[key].graph.pool()
-        return self._kept[key](inputs)
+        key = (layout, views, blur, autocast_precision(), torch.get_float32_matmul_precision())
+        compute = partial(reading, views=views, blur=blur)
+        with self._one_at_a_time:
+            recording = self._kept.get(key) or self._recorded(key, compute, inputs)
+            if recording is None:
+                return compute(*inputs)
+            # what it reads and writes is in use until its last call is done, which may be on another stream
+            stream = torch.cuda.current_stream(inputs[0].device)
+            if self._stream is not None and self._stream != stream:
+                stream.wait_stream(self._stream)
+            self._stream = stream
+            return recording(inputs)
 
     def forget(self) -> None:
         """Start anew, because the weights are elsewhere."""
         self._kept.clear()
-        self._pool = None
+        self._seen.clear()
+        self._pool, self._stream = None, None
+
+    def _recorded(self, key: tuple, compute: Reading, inputs: Sequence[Tensor]) -> _Recording | None:
+        """A recording, kept under its key; None where there is to be none, or none yet."""
+        if self._never:
+            return None
+        full = len(self._kept) >= MOST_SHAPES
+        if not self.asked:
+            self._seen[key] += 1
+            if full or self._seen[key] <= UNASKED:
+                return None
+        try:
+            recording = _Recording(compute, inputs, self._pool)
+        except RuntimeError as error:  # a network that waits for the GPU, for one
+            self.forget()
+            self._never = True
+            if self.asked:
+                why = str(error).splitlines()[0]
+                warnings.warn(f"not recorded, but launched kernel by kernel: {why}", stacklevel=4)
+            return None
+        if full:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = recording
+        self._pool = recording.graph.pool()
+        return recording
+
+
+class Weights:
+    """Where the weights of modules are, cheap enough to ask in every call."""
+
+    def __init__(self, modules: tuple[nn.Module, ...]) -> None:
+        self.of = modules
+        parts = [part for module in modules for part in module.modules()]
+        # the tables themselves, so that what is put in the place of a weight or of a layer is seen
+        self._layers = [part._modules for part in parts if part._modules]
+        tables = [table for part in parts for table in (part._parameters, part._buffers)]
+        self._tensors = [(table, name) for table in tables for name, value in table.items() if value is not None]
+
+    def places(self) -> tuple[Hashable, ...]:
+        """Addresses and layers; others after a weight was moved, cast or exchanged, or a layer was."""
+        tensors = (table.get(name) for table, name in self._tensors)
+        addresses = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+        return addresses, tuple(layer for table in self._layers for layer in table.values())
 
 
 class _Recording:
     """One graph, its inputs, and its output: images, and the numbers as one tensor ``(B, n)``, copied in one launch."""
 
     def __init__(self, reading: Reading, inputs: Sequence[Tensor], pool: Any) -> None:
-        self.inputs = [given.clone(memory_format=torch.preserve_format) for given in inputs]
         device = inputs[0].device
         here, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-        aside.wait_stream(here)
-        with torch.cuda.device(device), autocast_to_record():
+        # tensors of inference mode could not be written to outside of it, by a later call
+        with torch.inference_mode(False), torch.no_grad(), torch.cuda.device(device), autocast_to_record():
+            self.inputs = [given.clone(memory_format=torch.preserve_format) for given in inputs]
+            aside.wait_stream(here)
             with torch.cuda.stream(aside):
                 for _ in range(2):  # what is made at the first call, such as constants and workspaces, is not recorded
                     self.like = reading(*self.inputs)

@@ -31,7 +31,7 @@ from tokenstn.models.on_demand import OnDemand
 from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
 from tokenstn.models.reading_again import can_be_turned, padded, read_again
-from tokenstn.models.recording import Aimed, Recorder, with_rows_of
+from tokenstn.models.recording import WELL_BEHAVED, Aimed, Recorder, with_rows_of
 from tokenstn.models.setting_checks import check_settings
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
@@ -75,7 +75,7 @@ class TokenSTN(nn.Module, Pretrained):
     (torch.Size([2, 10]), torch.Size([2, 4, 3, 3]), torch.Size([2]))
     """
 
-    _recorder: Recorder | None = None
+    _recorder: Recorder | None = None  # of a model that was kept whole by an earlier version
 
     def __init__(
         self,
@@ -145,6 +145,7 @@ class TokenSTN(nn.Module, Pretrained):
             )
         if self.localizer is not None and like is not None:
             self.localizer.to(like.device)
+        self._recorder = Recorder(asked=False)
 
     @property
     def classifier(self) -> nn.Module:
@@ -207,8 +208,9 @@ class TokenSTN(nn.Module, Pretrained):
         if views is None:
             views = 1 if self.training else "auto"
         check_call(images, self.backbone.channels, views, sampling)
-        if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
-            raw, pose, found, first = self._played_back(self._recorder, images, views)
+        recorder = None if torch.compiler.is_compiling() or self.bare else self._recorder
+        if recorder is not None and sampling == "probable" and self._may_record(recorder) and recorder.takes(images):
+            raw, pose, found, first = self._played_back(recorder, images, views)
             return self._looked(images, self.beliefs(raw), pose, found, views, first)
         return self.classify(images, self.believe(images, views), views, sampling, generator)
 
@@ -216,11 +218,19 @@ class TokenSTN(nn.Module, Pretrained):
         """Launch the rectifier as one recorded CUDA graph, for each shape of batch that comes; returns the model.
 
         The answers are the same. It pays where the host is slower than the GPU: small batches in eager mode. Calls that
-        need gradients, run elsewhere than on CUDA, draw random views or are compiled are not recorded. Move or cast the
-        whole model, not its classifier alone, while this is on.
+        need gradients, run elsewhere than on CUDA, draw random views or are compiled are not recorded.
+
+        Without asking, a shape is recorded that keeps coming, in evaluation mode, in front of a classifier of timm,
+        torchvision or this library: other code may do something else in every call, or count on being called. ``True``
+        records any classifier, and every shape when it comes for the first time; ``False`` records nothing.
         """
         self._recorder = Recorder() if on else None
         return self
+
+    def _may_record(self, recorder: Recorder) -> bool:
+        """Whether calls may be recorded that nobody asked to."""
+        known = type((self.encoder or self.backbone).classifier).__module__.split(".")[0] in WELL_BEHAVED
+        return recorder.asked or (known and not self.training)
 
     def localize(self, images: Tensor) -> dict[str, Posterior]:
         """What one reading says of each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
@@ -304,6 +314,8 @@ class TokenSTN(nn.Module, Pretrained):
 
     def _played_back(self, recorder: Recorder, images: Tensor, views: int | Literal["auto"]) -> Aimed:
         """Where to look, from recordings: of the first reading, and for images in doubt of the further ones."""
+        assert self.localizer is not None
+        recorder.tie(((self.encoder or self.backbone).classifier, self.localizer), self.localization_size)
         count, blur = self._choice(views)
         aimed = recorder(self._aimed, images, views=count, blur=blur)
         rows = self._in_doubt(images, self.beliefs(aimed[0])) if views == "auto" else ()
@@ -369,8 +381,8 @@ class TokenSTN(nn.Module, Pretrained):
         raise ValueError("DataParallel cannot copy what shares layers; use torch's DistributedDataParallel")
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: a recording belongs to this process and these weights."""
-        return {**self.__dict__, "_recorder": None if self._recorder is None else Recorder()}
+        """For copies and pickles, which make recordings of their own."""
+        return {**self.__dict__, "_recorder": copy.deepcopy(self._recorder)}
 
     def _probabilities(self, images: Tensor) -> Tensor:
         logits = self.backbone.logits(images).float()
