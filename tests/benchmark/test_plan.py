@@ -40,6 +40,13 @@ def test_another_rule_of_what_is_read_trains_and_judges_ours_again(monkeypatch):
     assert stn.cell.key == before[1].cell.key and ours.classifier.key == before[0].classifier.key
 
 
+def test_who_says_what_to_read_follows_no_rule(monkeypatch):
+    said = {"options": {"shared": 2, "localization_size": 0.5, "localization_tokens": 5}}
+    before = cell(planner(), "tokenstn", **said)
+    monkeypatch.setattr(reading, "RULE", reading.RULE + 1)
+    assert cell(planner(), "tokenstn", **said).cell.key == before.cell.key
+
+
 def test_another_rule_of_what_is_frozen_trains_again_what_learns_along(monkeypatch):
     joint = {"recipe": {"classifier": "joint"}}
     before = [cell(planner(), row, **changes) for row, changes in (("tokenstn", joint), ("tokenstn", {}), ("stn", {}))]

@@ -15,9 +15,9 @@ from .classifiers import PlainCNN
 @pytest.mark.parametrize(
     ("name", "options", "reading"),
     [
-        ("vit_tiny_patch16_224", {}, Reading(4, 0.36, 5)),
-        ("vit_tiny_patch16_224", {"depth": 24}, Reading(8, 0.36, 5)),
-        ("eva02_tiny_patch14_224", {}, Reading(4, 0.36, 5)),
+        ("vit_tiny_patch16_224", {}, Reading(4, 0.36, 5, 0.5)),
+        ("vit_tiny_patch16_224", {"depth": 24}, Reading(8, 0.36, 5, 0.5)),
+        ("eva02_tiny_patch14_224", {}, Reading(4, 0.36, 5, 0.5)),
         ("vit_base_patch32_224", {"embed_dim": 192, "depth": 3}, Reading(2, 0.5, 5)),  # a share of 7 tokens is too few
         ("vit_tiny_patch16_224", {"img_size": 64, "patch_size": 4}, Reading(2, 1.0, 14)),
         ("swin_tiny_patch4_window7_224", {}, Reading(2, 0.5, 5)),

@@ -1,4 +1,4 @@
-"""Images whose angle is in doubt are read again at three quarter turns, by ``views="auto"`` and by nothing else."""
+"""Images whose angle is in doubt are read again at each quarter turn, by ``views="auto"`` and by nothing else."""
 
 import math
 from dataclasses import replace
@@ -118,6 +118,50 @@ def test_with_four_readings_a_quarter_turn_of_the_image_is_one_of_the_pose():
     torch.testing.assert_close(after["scale"].raw, before["scale"].raw, atol=1e-4, rtol=1e-4)
     once = [model.localize(each)["rotation"].raw for each in (images, images.rot90(1, (-2, -1)))]
     assert not torch.allclose(once[1].roll(9, -1), once[0], atol=0.1), "which one reading does not know"
+
+
+@torch.no_grad()
+def test_images_in_doubt_are_read_from_closer_by():
+    torch.manual_seed(0)
+    model = TokenSTN(small_vit(), localization_size=16, closer_size=32, auto=AutoViews(doubt=0.0)).eval()
+    assert model.localizer is not None and model.backbone.prefix is not None
+    shake(model.localizer, 1.0)
+    seen: list[tuple[int, ...]] = []
+    read = model.backbone.prefix
+    model.backbone.prefix = lambda images: (seen.append(tuple(images.shape)), read(images))[1]
+    images = torch.randn(4, 3, 32, 32)
+    believed = model.believe(images)
+    assert seen == [(4, 3, 16, 16), (16, 3, 32, 32)]
+    seen.clear()
+    closer = [model.localize(images.rot90(turn, (-2, -1)), closer=True) for turn in range(4)]
+    assert seen == [(4, 3, 32, 32)] * 4
+    readings = [belief["scale"].raw for belief in closer]
+    torch.testing.assert_close(believed["scale"].raw, torch.stack(readings).mean(0), atol=1e-4, rtol=1e-4)
+    seen.clear()
+    model.auto = AutoViews(doubt=1.0)
+    model.believe(images), model(images, views=1)
+    assert seen == [(4, 3, 16, 16)] * 2, "and no others"
+
+
+@torch.no_grad()
+def test_a_rectifier_brings_along_what_it_reads_from_closer_by():
+    donor = TokenSTN(small_vit(), localization_size=16, closer_size=32)
+    model = TokenSTN(small_vit(), rectifier=donor)
+    assert model.closer_size == 32
+    with pytest.raises(ValueError, match="and closer_size: leave them out"):
+        TokenSTN(small_vit(), rectifier=donor, closer_size=24)
+
+
+@pytest.mark.parametrize(("first", "closer"), [(0.5, 0.36), (None, 0.25), (64, 32)])
+def test_what_is_in_doubt_is_not_read_from_further_away(first, closer):
+    with pytest.raises(ValueError, match="would be read from further away than at first"):
+        TokenSTN(small_vit(), localization_size=first, closer_size=closer)
+
+
+@pytest.mark.parametrize("closer", [1.5, 0, "half", (3,)])
+def test_a_size_is_a_size(closer):
+    with pytest.raises(ValueError, match=r"closer_size=.*a share of the image"):
+        TokenSTN(small_vit(), closer_size=closer)
 
 
 @pytest.mark.parametrize("doubt", [-0.1, 1.1, "often", math.nan])

@@ -49,8 +49,9 @@ def trained(kind: str, out, monkeypatch, played: bool) -> dict[str, torch.Tensor
         train = partial(engine.train_rival, model, table(), replace(RECIPE, classifier="joint"))
     else:
         recipe: Recipe = replace(RECIPE, classification=1.0, classifier="joint") if kind == "joint" else RECIPE
-        model = TokenSTN(classifier(), ("rotation", "scale"))
-        train = partial(engine.train_rectifier, model, table(), recipe, upright=kind != "relative")
+        closer = 1.0 if kind in ("closer", "closer relative") else None
+        model = TokenSTN(classifier(), ("rotation", "scale"), closer_size=closer)
+        train = partial(engine.train_rectifier, model, table(), recipe, upright="relative" not in kind)
     if out is not None:
         train(out, machine=machine)
     assert "heads" not in vars(model) and "logits" not in vars(model.backbone)
@@ -67,7 +68,7 @@ def test_the_function_sees_the_weights_that_it_is_given():
 
 
 @needs_cuda
-@pytest.mark.parametrize("kind", ["classifier", "rectifier", "joint", "relative", "rival"])
+@pytest.mark.parametrize("kind", ["classifier", "rectifier", "joint", "relative", "closer", "closer relative", "rival"])
 def test_they_learn_the_same(kind, tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*without CUDA graphs.*")

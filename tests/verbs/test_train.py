@@ -64,9 +64,11 @@ def turned_at_random(table: ImageTable) -> ImageTable:
 def test_what_the_localizer_reads_is_what_was_asked_for_or_what_suits_the_classifier():
     bare = TokenSTN(timm.create_model("vit_tiny_patch16_224", num_classes=2), primitives=())
     usual = steps.with_rectifier(bare, CLASSIFIER)
-    assert (usual.shared, usual.localization_size, usual.localization_tokens) == (4, 0.36, 5)
+    assert (usual.shared, usual.localization_size, usual.localization_tokens, usual.closer_size) == (4, 0.36, 5, 0.5)
     asked = steps.with_rectifier(bare, CLASSIFIER, ["rotation"], 6, 1.0, 14)
-    assert (asked.shared, asked.localization_size, asked.localization_tokens) == (6, 1.0, 14)
+    assert (asked.shared, asked.localization_size, asked.localization_tokens, asked.closer_size) == (6, 1.0, 14, None)
+    assert steps.with_rectifier(bare, CLASSIFIER, localization_size=0.5, closer_size=1.0).closer_size == 1.0
+    assert steps.with_rectifier(bare, CLASSIFIER, closer_size=0.75).localization_size == 0.36
 
 
 def test_a_primitive_that_is_named_is_that_of_the_recipe():

@@ -48,7 +48,7 @@ class TokenSTNPixels(TokenSTN):
         device = next(self.classifier.parameters(), torch.zeros(())).device
         self.localizer = PixelLocalizer(channels, initial).to(device)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def heads(self, images: Tensor) -> dict[str, Tensor]:
+    def heads(self, images: Tensor, closer: bool = False) -> dict[str, Tensor]:
         assert self.localizer is not None
         return self.localizer(images)
 

@@ -63,6 +63,8 @@ def build_method(config: dict[str, Any], bare: TokenSTN) -> Method:
     if name in READS_AS_USUAL:
         known = options_of_method(name)
         usual = asdict(usual_reading(bare.classifier, bare.backbone.input_size))
+        if "localization_size" in options:  # and so it is said at which size images in doubt are read again
+            del usual["closer_size"]
         options = {option: value for option, value in usual.items() if option in known} | options
     return create(
         name,

@@ -88,7 +88,8 @@ class Planner:
             "recipe": recipe,
             "upright": images.upright,
         }
-        if method in READS_AS_USUAL and reading.RULE > 1:  # the first rule has no number: cells were kept before it had
+        # the first rule has no number: cells were kept before it had; who says what to read follows no rule
+        if method in READS_AS_USUAL and reading.RULE > 1 and not shared["options"].keys() >= reading.SAID:
             shared["reading"] = reading.RULE
         if method.startswith("tokenstn") and recipe["classifier"] == "joint":
             shared["freezing"] = freezing.RULE

@@ -31,7 +31,7 @@ class AutoViews:
     belief about the angle is widened for choosing and weighing views, so that answers are averaged over angles near the
     best one however sharp the belief is; views are as far apart, in whole tens of degrees. 0 weighs views by the belief
     alone. doubt: how unsure of the angle, from 0 to 1 as ``Posterior.entropy`` says, an image has to be for the
-    localizer to read it again at three quarter turns; None never does. further: how the pixels of the views after
+    localizer to read it again, at every quarter turn; None never does. further: how the pixels of the views after
     the first are interpolated, "bilinear" or "bicubic", which blurs an image less that was turned before.
 
     >>> AutoViews(mass=0.5, most=4).mass

@@ -36,7 +36,10 @@ from tokenstn.system.documents import in_short, read_json
 from tokenstn.system.files import remove_unfinished, written_together
 
 FORMAT = 1
-EARLIER = {"localization_tokens": 14}  # what folders of earlier versions leave out, and what they meant
+EARLIER = {
+    "localization_tokens": 14,
+    "closer_size": None,
+}  # what folders of earlier versions leave out, and what they meant
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 ONNX = ".onnx"
@@ -121,6 +124,7 @@ def _build(config: dict[str, Any], classifier: nn.Module | None, held: Held) -> 
         "shared": config["shared"],
         "localization_size": _size_from(config["localization_size"]),
         "localization_tokens": config["localization_tokens"],
+        "closer_size": _size_from(config["closer_size"]),
         "poses": config["poses"],
     }
     if config["encoder"] is None:
@@ -151,6 +155,7 @@ def _config_of(model: TokenSTN) -> dict[str, Any]:
         "shared": model.shared if model.primitives else None,
         "localization_size": model.localization_size,
         "localization_tokens": model.localization_tokens,
+        "closer_size": model.closer_size,
         "encoder": None if encoder is None else _encoder_config(encoder),
         "multi_label": model.multi_label,
         "auto": asdict(model.auto),

@@ -196,7 +196,7 @@ class OnnxModel(TokenSTN):
             class_uncertain=said.get("class_uncertain"),
         )
 
-    def heads(self, images: Tensor) -> dict[str, Tensor]:
+    def heads(self, images: Tensor, closer: bool = False) -> dict[str, Tensor]:
         if not self.primitives:
             return {}
         return split_beliefs(self, self._pieces.run({IMAGES: images.float()}, [BELIEFS])[BELIEFS])

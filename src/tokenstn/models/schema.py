@@ -85,6 +85,7 @@ CONFIG: dict[str, Check] = {
     "shared": _either(_NULL, _is_count, _is(str)),
     "localization_size": _either(_NULL, _is_side, _is_share, _is_size),
     "localization_tokens": _is_side,
+    "closer_size": _either(_NULL, _is_side, _is_share, _is_size),
     "encoder": _either(_NULL, _fields(classifier=_is(dict), input_size=_is_size, preprocessing=_PREPROCESSING)),
     "multi_label": _is(bool),
     "auto": lambda value: isinstance(value, dict) and _AUTO({**LEFT_OUT, **value}),

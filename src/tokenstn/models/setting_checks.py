@@ -7,19 +7,33 @@ from typing import Any
 from tokenstn.posteriors import POSTERIORS
 
 
-def check_settings(posterior: str, localization_size: Any, localization_tokens: Any, poses: str | None) -> None:
+def check_settings(
+    posterior: str, localization_size: Any, localization_tokens: Any, closer_size: Any, poses: str | None
+) -> None:
     """Refuse settings that mean nothing, also those that no primitive asks for yet."""
     if posterior not in POSTERIORS:
         raise ValueError(f"unknown posterior {posterior!r}; there are {', '.join(POSTERIORS)}")
-    if not _is_size(localization_size):
+    for name, size in (("localization_size", localization_size), ("closer_size", closer_size)):
+        if not _is_size(size):
+            raise ValueError(
+                f"{name}={size!r}: a share of the image in (0, 1], whole pixels of its shorter side, or a tuple of "
+                "height and width"
+            )
+    if _is_smaller(closer_size, 0.5 if localization_size is None else localization_size):
         raise ValueError(
-            f"localization_size={localization_size!r}: a share of the image in (0, 1], whole pixels of its shorter "
-            "side, or a tuple of height and width"
+            f"closer_size={closer_size!r}: images in doubt would be read from further away than at first, at "
+            f"localization_size={localization_size!r}; give a larger one, or leave it out"
         )
     if not _is_count(localization_tokens):
         raise ValueError(f"localization_tokens={localization_tokens!r}: a whole number, at least 1")
     if poses not in (None, "absolute", "relative"):
         raise ValueError(f"poses={poses!r}: absolute or relative")
+
+
+def _is_smaller(size: Any, other: Any) -> bool:
+    """Of two sizes of one kind; others cannot be compared without an image."""
+    numbers = type(size) is type(other) and not isinstance(size, tuple)
+    return numbers and size is not None and size < other
 
 
 def _is_size(size: Any) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NoReturn
 
 import torch
@@ -30,7 +31,7 @@ from tokenstn.models.looking import look_at_all, look_at_used
 from tokenstn.models.on_demand import OnDemand
 from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
-from tokenstn.models.reading_again import can_be_turned, padded, read_again
+from tokenstn.models.reading_again import can_be_turned, can_turn, padded, read_again
 from tokenstn.models.recording import WELL_BEHAVED, Aimed, Recorder, with_rows_of
 from tokenstn.models.setting_checks import check_settings
 from tokenstn.models.thresholds import Thresholds
@@ -55,9 +56,11 @@ class TokenSTN(nn.Module, Pretrained):
             image such as 0.4, which is a float; half when None.
         localization_tokens: how many tokens the localizer looks at along the shorter side; where there are more,
             neighbours are averaged. Fewer are learned from faster. ``models.reading`` says what ``tokenstn train``
-            chooses for these three.
+            chooses for these three and the next.
+        closer_size: at which size ``views="auto"`` reads images again whose angle is in doubt; the localizer then
+            learns to read both. As ``localization_size``, and the same when None.
         rectifier: a trained TokenSTN whose localizer, with its own prefix, is put in front of ``classifier``; it brings
-            primitives, posterior, shared, localization_size and localization_tokens along.
+            primitives, posterior, shared, localization_size, localization_tokens and closer_size along.
         input_size: height and width of the images, for a classifier that does not say so itself.
         multi_label: the classes do not exclude each other: probabilities are sigmoids.
         auto: what ``views="auto"`` means; as in ``rectifier``, or ``AutoViews()``, when None.
@@ -86,6 +89,7 @@ class TokenSTN(nn.Module, Pretrained):
         localization_size: LocalizationSize = None,
         *,
         localization_tokens: int = GRID,
+        closer_size: LocalizationSize = None,
         rectifier: TokenSTN | None = None,
         input_size: tuple[int, int] | None = None,
         multi_label: bool = False,
@@ -104,22 +108,23 @@ class TokenSTN(nn.Module, Pretrained):
                     f"rectifier: a {type(rectifier).__name__} that reads no tokens cannot be put in front of another "
                     "classifier; give a TokenSTN with primitives"
                 )
-            given = (tuple(primitives), posterior, shared, localization_size, localization_tokens)
-            if given != (DEFAULT_PRIMITIVES, "circular", 2, None, GRID):
+            given = (tuple(primitives), posterior, shared, localization_size, localization_tokens, closer_size)
+            if given != (DEFAULT_PRIMITIVES, "circular", 2, None, GRID, None):
                 raise ValueError(
-                    "a rectifier brings its own primitives, posterior, shared, localization_size and "
-                    "localization_tokens: leave them out"
+                    "a rectifier brings its own primitives, posterior, shared, localization_size, localization_tokens "
+                    "and closer_size: leave them out"
                 )
             if poses not in (None, rectifier.poses):
                 raise ValueError(f"poses={poses!r}: those of the rectifier are {rectifier.poses}; leave poses out")
             primitives, posterior = rectifier.primitives, rectifier.posterior
             localization_size, poses = rectifier.localization_size, rectifier.poses
-            localization_tokens = rectifier.localization_tokens
+            localization_tokens, closer_size = rectifier.localization_tokens, rectifier.closer_size
             auto = auto or rectifier.auto
-        check_settings(posterior, localization_size, localization_tokens, poses)
+        check_settings(posterior, localization_size, localization_tokens, closer_size, poses)
         self.primitives = as_primitives(primitives)
         self.posterior = posterior
         self.localization_size, self.localization_tokens = localization_size, localization_tokens
+        self.closer_size = closer_size
         self.multi_label = multi_label
         self.auto = auto or AutoViews()
         self.poses: Literal["absolute", "relative"] = poses or "absolute"
@@ -187,6 +192,11 @@ class TokenSTN(nn.Module, Pretrained):
         """What the localizer shares, of the classifier that it was trained with."""
         return (self.encoder or self.backbone).shared
 
+    @property
+    def reads_closer(self) -> bool:
+        """Whether images in doubt are read from closer by, which the localizer has to learn as well."""
+        return self.closer_size is not None and can_turn(self._families, self.backbone.input_size)
+
     def forward(
         self,
         images: Tensor,
@@ -232,21 +242,24 @@ class TokenSTN(nn.Module, Pretrained):
         known = type((self.encoder or self.backbone).classifier).__module__.split(".")[0] in WELL_BEHAVED
         return recorder.asked or (known and not self.training)
 
-    def localize(self, images: Tensor) -> dict[str, Posterior]:
-        """What one reading says of each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``."""
-        return self.beliefs(self.heads(images))
+    def localize(self, images: Tensor, closer: bool = False) -> dict[str, Posterior]:
+        """What one reading says of each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``.
+
+        closer: at ``closer_size`` instead of ``localization_size``, where there is one.
+        """
+        return self.beliefs(self.heads(images, closer=closer))
 
     def believe(self, images: Tensor, views: int | Literal["auto"] = "auto") -> dict[str, Posterior]:
         """What a call with so many views believes about each primitive: ``{name: posterior}``.
 
-        With "auto", images whose angle is in doubt are read again at three quarter turns (``auto.doubt``), but not in
-        training mode.
+        With "auto", images whose angle is in doubt are read again, from closer by where there is a ``closer_size`` and
+        at each quarter turn (``auto.doubt``), but not in training mode.
         """
         posteriors = self.localize(images)
         return self._surer(images, posteriors) if views == "auto" else posteriors
 
-    def heads(self, images: Tensor) -> dict[str, Tensor]:
-        """The numbers that a belief is made of, ``{primitive: (B, outputs)}`` for images ``(B, C, H, W)``."""
+    def heads(self, images: Tensor, closer: bool = False) -> dict[str, Tensor]:
+        """The numbers that a belief is made of, ``{primitive: (B, outputs)}``, as ``localize`` reads them."""
         if self.localizer is None:
             return {}
         reader = self.encoder or self.backbone
@@ -254,7 +267,8 @@ class TokenSTN(nn.Module, Pretrained):
         if self.encoder is not None:
             height, width = reader.own_size(height, width)
             images = renormalise(images, self.preprocessing, reader.preprocessing)
-        images = resize(images, reader.reading_size(height, width, self.localization_size))
+        wanted = self.closer_size if closer and self.closer_size is not None else self.localization_size
+        images = resize(images, reader.reading_size(height, width, wanted))
         return self.localizer(reader.tokens(images))
 
     def beliefs(self, raw: dict[str, Tensor]) -> dict[str, Posterior]:
@@ -267,8 +281,14 @@ class TokenSTN(nn.Module, Pretrained):
         if len(rows) == 0:
             return posteriors
         before = {name: posterior.raw for name, posterior in posteriors.items()}
-        after = read_again(self.localize, images[rows], {name: raw[rows] for name, raw in before.items()})
+        after = self._read_again(images[rows], {name: raw[rows] for name, raw in before.items()})
         return self.beliefs({name: raw.index_copy(0, rows, after[name]) for name, raw in before.items()})
+
+    def _read_again(self, images: Tensor, first: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The raw numbers after more readings of images ``(B, C, h, h)``; ``first``: those after one."""
+        if self.closer_size is None:
+            return read_again(self.localize, images, first)
+        return read_again(partial(self.localize, closer=True), images)
 
     def _in_doubt(self, images: Tensor, posteriors: dict[str, Posterior]) -> Tensor:
         """Which images are to be read again, ``(n,)``."""
@@ -305,17 +325,19 @@ class TokenSTN(nn.Module, Pretrained):
         return (self.auto.most, math.radians(self.auto.spread_deg)) if views == "auto" else (views, 0.0)
 
     def _aimed(self, images: Tensor, *first: Tensor, views: int, blur: float) -> Aimed:
-        """Where to look, after one reading; where the raw numbers ``first`` of that are given, after three more."""
+        """Where to look, after one reading; where the raw numbers ``first`` of that are given, after more."""
         names = (primitive.name for primitive in self.primitives)
         before = dict(zip(names, first, strict=True)) if first else None
-        raw = self.heads(images) if before is None else read_again(self.localize, images, before)
+        raw = self.heads(images) if before is None else self._read_again(images, before)
         pose, found = aim(self.beliefs(raw), views, blur)
         return raw, pose, found, warp(images, found.matrices[:, 0], validate=False)
 
     def _played_back(self, recorder: Recorder, images: Tensor, views: int | Literal["auto"]) -> Aimed:
         """Where to look, from recordings: of the first reading, and for images in doubt of the further ones."""
         assert self.localizer is not None
-        recorder.tie(((self.encoder or self.backbone).classifier, self.localizer), self.localization_size)
+        recorder.tie(
+            ((self.encoder or self.backbone).classifier, self.localizer), (self.localization_size, self.closer_size)
+        )
         count, blur = self._choice(views)
         aimed = recorder(self._aimed, images, views=count, blur=blur)
         rows = self._in_doubt(images, self.beliefs(aimed[0])) if views == "auto" else ()

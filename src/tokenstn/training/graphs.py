@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import lightning
@@ -18,15 +19,15 @@ from tokenstn.models import TokenSTN
 from tokenstn.models.recording import WELL_BEHAVED, autocast_precision, autocast_to_record
 from tokenstn.training.rectifier_training import RectifierTraining
 
-MOST_SHAPES = 3  # of batches that are recorded: each holds the memory of its own step
+MOST_SHAPES = 4  # of batches, and ways to read them, that are recorded: each holds the memory of its own step
 
 
 class PlayedBack:
     """A function of images, of numbers about them and of the weights of ``owner``, with its gradients.
 
-    It is recorded for every shape of batch, when that comes for the second time. What a recording gives is overwritten
-    by its next call, so it is used once in a step: further calls, calls without gradients and calls elsewhere than on
-    CUDA run as they are.
+    It is recorded for every shape of batch and way to call it, when that comes for the second time. What a recording
+    gives is overwritten by its next call, so it is used once in a step: further calls, calls without gradients and
+    calls elsewhere than on CUDA run as they are.
     """
 
     def __init__(self, function: Callable[..., Any], owner: nn.Module) -> None:
@@ -39,28 +40,32 @@ class PlayedBack:
         """What the last step gave is not needed any more."""
         self._used = False
 
-    def __call__(self, images: Tensor, *numbers: Tensor) -> Any:
+    def __call__(self, images: Tensor, *numbers: Tensor, **how: bool) -> Any:
+        function = partial(self.function, **how)
         learns = torch.is_grad_enabled() and (images.requires_grad or bool(self._weights))
         if self._used or self._never or not (images.is_cuda and learns):
-            return self.function(images, *numbers)
-        key = (images.shape, images.dtype, images.requires_grad, autocast_precision(), self.owner.training)
+            return function(images, *numbers)
+        state = (images.requires_grad, autocast_precision(), self.owner.training)
+        key = (images.shape, images.dtype, *state, *sorted(how.items()))
         if key not in self._kept:
             if len(self._kept) < MOST_SHAPES:
                 self._kept[key] = None
-            return self.function(images, *numbers)
-        recorded = self._kept[key] = self._kept[key] or self._recorded(images, numbers)
+            return function(images, *numbers)
+        recorded = self._kept[key] = self._kept[key] or self._recorded(function, images, numbers)
         if recorded is None:
-            return self.function(images, *numbers)
+            return function(images, *numbers)
         self._used = True
         return recorded(images, *numbers, *self._weights.values())
 
-    def _recorded(self, images: Tensor, numbers: tuple[Tensor, ...]) -> Callable[..., Any] | None:
-        """The function as two graphs, of images, numbers and weights; None where it cannot be recorded."""
+    def _recorded(
+        self, function: Callable[..., Any], images: Tensor, numbers: tuple[Tensor, ...]
+    ) -> Callable[..., Any] | None:
+        """A function as two graphs, of images, numbers and weights; None where it cannot be recorded."""
         sample = images.detach().clone().requires_grad_(images.requires_grad)
         others = [values.detach().clone() for values in numbers]
         # the same memory, but not the same node of autograd: that one belongs to the stream of the steps before
         aliases = [weight.detach().requires_grad_() for weight in self._weights.values()]
-        network, names = _Network(self.function, self.owner), [f"owner.{name}" for name in self._weights]
+        network, names = _Network(function, self.owner), [f"owner.{name}" for name in self._weights]
 
         def run(images: Tensor, *rest: Tensor) -> Any:
             given, weights = rest[: len(numbers)], rest[len(numbers) :]

@@ -62,7 +62,9 @@ class RectifierTraining(Training):
         images = self.images(batch)
         if len(images) == 0:
             return None
-        terms = self.terms(images, batch)
+        # a localizer that is to read two sizes learns them in turns, in whichever order the images come
+        closer = self.model.reads_closer and (self.current_epoch + number) % 2 == 1
+        terms = self.terms(images, batch, closer)
         if not terms:  # labels are all that is learned from, and no image of the batch has one
             return None
         total = torch.stack(list(terms.values())).sum()
@@ -76,8 +78,8 @@ class RectifierTraining(Training):
         """The sum of the terms, a scalar."""
         return torch.stack(list(self.terms(images, batch).values())).sum()
 
-    def terms(self, images: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Every weighted term of the loss, by name."""
+    def terms(self, images: Tensor, batch: Batch, closer: bool = False) -> dict[str, Tensor]:
+        """Every weighted term of the loss, by name; ``closer``: of reading the images from closer by."""
         recipe, model, index = self.recipe, self.model, batch["index"]
         images = self.maybe_mirrored(images, index)
         primitives = self.moves if recipe.apply_poses else ()
@@ -87,16 +89,16 @@ class RectifierTraining(Training):
             seen = self.as_seen(posed, images, read, index)
             if self.learns_poses_alone:
                 names = (f"alignment_{primitive.name}" for primitive in model.primitives)
-                found = recipe.alignment * self.aligned(seen, *vars(pose).values())
+                found = recipe.alignment * self.aligned(seen, *vars(pose).values(), closer=closer)
                 return dict(zip(names, found.unbind(), strict=True))
-            posteriors = model.localize(seen)
+            posteriors = model.localize(seen, closer=closer)
             aligned = absolute_alignment(posteriors, pose) if recipe.alignment else {}
         else:
             first, second = draw_pose_pairs(primitives, self.seed, self.current_epoch, index)
             posed, pose, read = self.at_pose(images, first)
             other, other_pose, other_read = self.at_pose(images, second)
-            posteriors = model.localize(self.as_seen(posed, images, read, index))
-            others = model.localize(self.as_seen(other, images, other_read, index, draw=1))
+            posteriors = model.localize(self.as_seen(posed, images, read, index), closer=closer)
+            others = model.localize(self.as_seen(other, images, other_read, index, draw=1), closer=closer)
             aligned = relative_alignment(posteriors, others, pose, other_pose)
         for name, term in aligned.items():
             terms[f"alignment_{name}"] = recipe.alignment * term
@@ -123,9 +125,9 @@ class RectifierTraining(Training):
         recipe = self.recipe
         return bool(recipe.kl or recipe.variance or (recipe.classification and self.labelled))
 
-    def aligned(self, seen: Tensor, *applied: Tensor) -> Tensor:
+    def aligned(self, seen: Tensor, *applied: Tensor, closer: bool = False) -> Tensor:
         """How badly images ``(B, C, h, w)`` are read that were given a pose, the fields of it: ``(primitives,)``."""
-        return torch.stack(list(absolute_alignment(self.model.localize(seen), Pose(*applied)).values()))
+        return torch.stack(list(absolute_alignment(self.model.localize(seen, closer=closer), Pose(*applied)).values()))
 
     def as_seen(self, posed: Tensor, images: Tensor, read: Tensor, index: Tensor, draw: int = 0) -> Tensor:
         """What the localizer gets to see of images at a pose, ``(B, C, h, w)``: the same, but for the corners."""

@@ -33,6 +33,7 @@ def train(
     shared: int | str | None = None,
     localization_size: int | float | None = None,
     localization_tokens: int | None = None,
+    closer_size: int | float | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     rate: float | None = None,
@@ -80,6 +81,8 @@ def train(
             when left out 0.36 for a plain ViT, half for others, all of it for images of up to 64 pixels.
         localization_tokens: how many tokens along the shorter side it looks at, means of neighbours where there are
             more; 5 when left out, 14 for images of up to 64 pixels.
+        closer_size: as localization_size, but for images whose angle is in doubt after a first reading; when left out
+            half for a plain ViT, otherwise, and where localization_size is given, the same as that.
         epochs: of the rectifier; the recipe's when left out: 60 for default and joint, more where that is under 1,200
             steps.
         batch_size: of both; the recipe's when left out.
@@ -167,7 +170,9 @@ def train(
         table = unlabelled_for(bare, table, outputs_of(bare))
     elif labels:
         table = in_order_of(bare.classes, table)
-    model = steps.with_rectifier(bare, settings, primitives, shared, localization_size, localization_tokens)
+    model = steps.with_rectifier(
+        bare, settings, primitives, shared, localization_size, localization_tokens, closer_size
+    )
     labelled = labels and bool(table.classes)
     settings.require_labels(labelled)
     # with auto they may turn out not to be, which is found out after the training of a classifier

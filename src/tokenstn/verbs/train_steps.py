@@ -77,10 +77,12 @@ def with_rectifier(
     shared: int | str | None = None,
     localization_size: float | None = None,
     localization_tokens: int | None = None,
+    closer_size: float | None = None,
 ) -> TokenSTN:
     """The bare model with a fresh rectifier in front, as the recipe and the person ask for it.
 
-    A primitive that is named is the recipe's own, with its bounds, where it has one of that name.
+    A primitive that is named is the recipe's own, with its bounds, where it has one of that name. Whoever says at which
+    size to read says at which to read again, too.
     """
     usual = usual_reading(bare.classifier, bare.backbone.input_size)
     own = {primitive.name: primitive for primitive in settings.primitives or ()}
@@ -91,6 +93,7 @@ def with_rectifier(
         usual.shared if shared is None else shared,
         usual.localization_size if localization_size is None else localization_size,
         localization_tokens=usual.localization_tokens if localization_tokens is None else localization_tokens,
+        closer_size=usual.closer_size if localization_size is None and closer_size is None else closer_size,
         input_size=bare.backbone.input_size,
         multi_label=bare.multi_label,
         preprocessing=bare.preprocessing,
