@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tokenstn.evaluation.controls import centre_square, run_controls
+from tokenstn.evaluation.controls import blurring, centre_square, run_controls
 from tokenstn.evaluation.intervals import standard_error
 from tokenstn.evaluation.photos import load_photos, posed_inputs
 from tokenstn.geometry import Pose, hide_corners, invert, warp
@@ -24,7 +24,7 @@ def test_an_honest_localizer_passes():
     found = controls(HonestSTN())
     assert list(found) == [
         "exact quarter turns",
-        "exact quarter turns, against turns with seams",
+        "turns without seams, against turns with seams",
         "circular mask",
         "another padding",
         "another interpolation",
@@ -53,7 +53,7 @@ class SeamReader(HonestSTN):
 
 def test_a_localizer_that_needs_seams_is_caught_by_exact_turns():
     found = controls(SeamReader())
-    seams = found["exact quarter turns, against turns with seams"]
+    seams = found["turns without seams, against turns with seams"]
     assert seams.reference == 1.0 and seams.accuracy == 0.0 and seams.warns and "needs the seams" in seams.sentence
     assert not found["exact quarter turns"].warns, "a warped quarter turn has no seam either"
 
@@ -67,7 +67,7 @@ class NowAndThenSeamReader(SeamReader):
 
 
 def test_images_that_were_not_turned_hide_no_failure_on_exact_turns():
-    seams = controls(NowAndThenSeamReader(), table_of(10))["exact quarter turns, against turns with seams"]
+    seams = controls(NowAndThenSeamReader(), table_of(10))["turns without seams, against turns with seams"]
     assert seams.accuracy == pytest.approx(0.7), "the unturned image, always right, is not counted"
 
 
@@ -98,6 +98,21 @@ def test_exact_quarter_turns_are_turns_of_the_pixels():
         warped = posed_inputs([square], pose, PREPROCESSING)
         exact = posed_inputs([square.rot90(-quarter, (-2, -1))], torch.eye(3), PREPROCESSING)
         torch.testing.assert_close(warped, exact, atol=1e-4, rtol=0)
+
+
+def test_turns_without_seams_are_as_blurred_as_turns_with_seams():
+    """Blur takes the same share of the power of noise, at any size of photo, and nothing else changes."""
+    generator = torch.Generator().manual_seed(0)
+    photos = [torch.randint(0, 256, (3, side, side), dtype=torch.uint8, generator=generator) for side in (160, 240)]
+    for photo in photos:
+        prepared = replace(PREPROCESSING, size=tuple(photo.shape[1:]))
+        turned = posed_inputs([photo], Pose.of(rotation=torch.tensor(torch.pi / 4)).matrix, prepared)
+        seamless, sharp = (posed_inputs([photo], pose, prepared) for pose in (blurring([photo]), torch.eye(3)))
+        inside = (..., slice(60, -60), slice(60, -60))
+        assert seamless[inside].var() == pytest.approx(turned[inside].var().item(), rel=0.05)
+        assert seamless[inside].var() == pytest.approx(4 / 9 * sharp[inside].var().item(), rel=0.05)
+    both = blurring(photos)
+    assert (both[:, 0, 2] * torch.tensor([80, 120])).tolist() == pytest.approx([0.2113, 0.2113], abs=1e-4)
 
 
 def test_the_mask_keeps_the_disc_and_hides_the_angle():

@@ -83,7 +83,8 @@ def evaluate(
         labels: False leaves the labels out: consistency and confidence are measured then.
         limit: at most so many images, classes in their proportions.
         device: where the model is moved and run; where it is when None.
-        controls: exact quarter turns, a circular mask, another padding and interpolation, over at most 500 images.
+        controls: exact quarter turns, turns without seams, a circular mask, another padding and interpolation, over at
+            most 500 images.
         cost: count FLOPs and time the model; parameters are always counted.
         examples: of each kind in the gallery.
         draws: of the bootstrap behind the intervals of the uncertainties.
