@@ -4,9 +4,7 @@
     python benchmarks/speed.py --device cpu --models vit_small_patch16_224 --batches 1 16
 
 Weights are random: speed does not depend on them. On CUDA everything runs in bfloat16, eager or compiled; on the CPU in
-float32, or as --dtype says. In eager mode on CUDA the rectifier is one recorded graph after some calls, and so it is
-here; launched kernel by kernel is a row of its own. Prints a table and writes it as JSON with the machine and the
-versions.
+float32, or as --dtype says. Prints a table and writes it as JSON with the machine and the versions.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import Any
 
 import timm
 import torch
-from speed_found import ONE_BY_ONE
+from speed_found import RECORDED
 from timing import in_turns, write
 
 import tokenstn
@@ -63,20 +61,22 @@ def rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     classifier = timm.create_model(name).eval().to(options.device, dtype)
     reading = asdict(usual_reading(classifier, classifier.pretrained_cfg["input_size"][1:]))
     model = tokenstn.TokenSTN(classifier, ("rotation", "scale"), **reading).eval().to(options.device, dtype)
-    plain = copy.copy(model).record(False)
-    others = {reading: reading_as(classifier, reading).to(options.device, dtype) for reading in options.readings}
+    recorded = copy.copy(model).record()
+    others = {
+        reading: reading_as(classifier, reading).to(options.device, dtype).record() for reading in options.readings
+    }
     call_bare: Callable = classifier
     if options.compiled:
         call_bare = torch.compile(classifier, mode=options.mode)
         model = torch.compile(model, fullgraph=True, mode=options.mode)
     rows = []
     for batch in options.batches:
-        images = torch.randn(batch, 3, *plain.backbone.input_size, device=options.device, dtype=dtype)
+        images = torch.randn(batch, 3, *recorded.backbone.input_size, device=options.device, dtype=dtype)
         ways = {"bare": partial(call_bare, images)}
         for views in (1,) if options.compiled else options.views:
             ways[f"{views} views"] = partial(model, images, views=views)
         if options.device == "cuda" and not options.compiled:
-            ways[ONE_BY_ONE] = partial(plain, images, views=1)
+            ways[RECORDED] = partial(recorded, images, views=1)
         ways |= {reading: partial(other, images, views=1) for reading, other in others.items()}
         took, memory = in_turns(ways, options.device, options.seconds)
         for way, milliseconds in took.items():

@@ -152,7 +152,7 @@ def test_a_rectifier_brings_along_what_it_reads_from_closer_by():
         TokenSTN(small_vit(), rectifier=donor, closer_size=24)
 
 
-@pytest.mark.parametrize(("first", "closer"), [(0.5, 0.36), (None, 0.25), (64, 32)])
+@pytest.mark.parametrize(("first", "closer"), [(1.0, 0.5), (None, 0.25), (32, 16), (0.5, 1), (24, 0.5)])
 def test_what_is_in_doubt_is_not_read_from_further_away(first, closer):
     with pytest.raises(ValueError, match="would be read from further away than at first"):
         TokenSTN(small_vit(), localization_size=first, closer_size=closer)

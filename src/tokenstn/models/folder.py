@@ -36,10 +36,8 @@ from tokenstn.system.documents import in_short, read_json
 from tokenstn.system.files import remove_unfinished, written_together
 
 FORMAT = 1
-EARLIER = {
-    "localization_tokens": 14,
-    "closer_size": None,
-}  # what folders of earlier versions leave out, and what they meant
+# what folders of earlier versions leave out, and what they meant
+EARLIER = {"localization_tokens": 14, "closer_size": None}
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 ONNX = ".onnx"

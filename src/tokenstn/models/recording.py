@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from functools import partial
@@ -24,56 +23,49 @@ from tokenstn.geometry import Pose
 from tokenstn.geometry.constants import constants_used
 from tokenstn.posteriors import Views
 
-MOST_SHAPES = 12  # recordings that are kept: each holds its input and its output
-UNASKED = 2  # calls of a shape of batch that are computed before it is recorded, where nobody asked for recordings
-WELL_BEHAVED = ("timm", "torchvision", "tokenstn")  # packages whose networks do the same in every call
+MOST_SHAPES = 12  # recordings that are kept: each holds its inputs and its output
 
 # the raw numbers of each posterior, the most likely pose, the views with their masses, the first view (B, C, H, W)
 Aimed = tuple[dict[str, Tensor], Pose, Views, Tensor]
 Reading = Callable[..., Aimed]
 
+_one_capture = threading.Lock()  # beginning one waits for the device, which another one under way would not survive
+
 
 class Recorder:
     """Plays back a reading ``(*inputs, views, blur) → Aimed``, recording it for every new number and shape of inputs.
 
-    The recordings share the memory of their intermediate results: what one of them gives is copied before the next.
-
-    Args:
-        asked: record a shape when it comes for the first time, and drop the oldest recording for it where there are
-            many. Otherwise one is recorded that keeps coming, until there are as many, and a network that cannot be
-            recorded is computed without a word.
+    The recordings share the memory of their intermediate results: what one of them gives is copied before the next. A
+    network that cannot be recorded is computed, with a warning.
     """
 
-    def __init__(self, asked: bool = True) -> None:
-        self.asked = asked
+    def __init__(self) -> None:
         self._kept: dict[tuple, _Recording] = {}
-        self._seen: Counter[tuple] = Counter()
-        self._pool: Any = None  # torch's handle of a pool of memory
+        self._aside: torch.cuda.Stream | None = None  # where all of them are recorded, so that they can share memory
+        self._pool: Any = None  # torch's handle of it
         self._weights: Weights | None = None
         self._place: Hashable = None
-        self._stream: torch.cuda.Stream | None = None
+        self._last: torch.cuda.Stream | None = None
         self._never = False
         self._one_at_a_time = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copies and pickles: a recording belongs to this process and these weights."""
-        return type(self), (self.asked,)
+        return type(self), ()
 
     def takes(self, images: Tensor) -> bool:
         """Whether a call can be played back: on CUDA, without gradients, outside of anything that traces or counts."""
-        if not images.is_cuda or torch.is_grad_enabled() or self._never:
+        if torch.compiler.is_compiling() or not images.is_cuda or torch.is_grad_enabled() or self._never:
             return False
         return _get_current_dispatch_mode() is None and not torch.cuda.is_current_stream_capturing()
 
     def tie(self, modules: tuple[nn.Module, ...], settings: Hashable) -> None:
         """Start anew where what is read through, or its weights, or these settings, are not what they were before."""
         with self._one_at_a_time:
-            if self._weights is None or self._weights.of != modules:
-                self._weights = Weights(modules)
-            place = (modules, self._weights.places(), settings)
-            if place != self._place:
+            if self._weights is None or (self._weights.places(), modules, settings) != self._place:
                 self.forget()
-                self._place = place
+                self._weights = Weights(modules)  # of the layers that there are now
+                self._place = (self._weights.places(), modules, settings)
 
     def __call__(self, reading: Reading, *inputs: Tensor, views: int, blur: float = 0.0) -> Aimed:
         # a recording is of one way to compute: in autocast it holds the casts
@@ -82,40 +74,38 @@ class Recorder:
         compute = partial(reading, views=views, blur=blur)
         with self._one_at_a_time:
             recording = self._kept.get(key) or self._recorded(key, compute, inputs)
-            if recording is None:
-                return compute(*inputs)
-            # what it reads and writes is in use until its last call is done, which may be on another stream
-            stream = torch.cuda.current_stream(inputs[0].device)
-            if self._stream is not None and self._stream != stream:
-                stream.wait_stream(self._stream)
-            self._stream = stream
-            return recording(inputs)
+            if recording is not None:
+                # what it reads and writes is in use until its last call is done, which may be on another stream
+                stream = torch.cuda.current_stream(inputs[0].device)
+                if self._last is not None and self._last != stream:
+                    stream.wait_stream(self._last)
+                self._last = stream
+                return recording(inputs)
+        return compute(*inputs)
 
     def forget(self) -> None:
         """Start anew, because the weights are elsewhere."""
         self._kept.clear()
-        self._seen.clear()
-        self._pool, self._stream = None, None
+        self._aside = self._pool = self._last = None
 
     def _recorded(self, key: tuple, compute: Reading, inputs: Sequence[Tensor]) -> _Recording | None:
-        """A recording, kept under its key; None where there is to be none, or none yet."""
+        """A recording, kept under its key; None where there can be none."""
         if self._never:
             return None
-        full = len(self._kept) >= MOST_SHAPES
-        if not self.asked:
-            self._seen[key] += 1
-            if full or self._seen[key] <= UNASKED:
-                return None
+        device = inputs[0].device
+        self._aside = self._aside or torch.cuda.Stream(device)
+        random = torch.cuda.default_generators[device.index or 0]
+        spare, here = random.clone_state(), torch.cuda.stream(torch.cuda.current_stream(device))
         try:
-            recording = _Recording(compute, inputs, self._pool)
+            with _one_capture, here:
+                recording = _Recording(compute, inputs, self._aside, self._pool)
         except RuntimeError as error:  # a network that waits for the GPU, for one
+            random.graphsafe_set_state(spare)
             self.forget()
             self._never = True
-            if self.asked:
-                why = str(error).splitlines()[0]
-                warnings.warn(f"not recorded, but launched kernel by kernel: {why}", stacklevel=4)
+            warnings.warn(f"not recorded, but launched kernel by kernel: {str(error).splitlines()[0]}", stacklevel=4)
             return None
-        if full:
+        if len(self._kept) >= MOST_SHAPES:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = recording
         self._pool = recording.graph.pool()
@@ -126,7 +116,6 @@ class Weights:
     """Where the weights of modules are, cheap enough to ask in every call."""
 
     def __init__(self, modules: tuple[nn.Module, ...]) -> None:
-        self.of = modules
         parts = [part for module in modules for part in module.modules()]
         # the tables themselves, so that what is put in the place of a weight or of a layer is seen
         self._layers = [part._modules for part in parts if part._modules]
@@ -135,39 +124,40 @@ class Weights:
 
     def places(self) -> tuple[Hashable, ...]:
         """Addresses and layers; others after a weight was moved, cast or exchanged, or a layer was."""
-        tensors = (table.get(name) for table, name in self._tensors)
-        addresses = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
-        return addresses, tuple(layer for table in self._layers for layer in table.values())
+        tensors = [table.get(name) for table, name in self._tensors]
+        addresses = tuple([0 if tensor is None else tensor.data_ptr() for tensor in tensors])
+        return addresses, tuple([layer for table in self._layers for layer in table.values()])
 
 
 class _Recording:
     """One graph, its inputs, and its output: images, and the numbers as one tensor ``(B, n)``, copied in one launch."""
 
-    def __init__(self, reading: Reading, inputs: Sequence[Tensor], pool: Any) -> None:
+    def __init__(self, reading: Reading, inputs: Sequence[Tensor], aside: torch.cuda.Stream, pool: Any) -> None:
         device = inputs[0].device
-        here, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+        here = torch.cuda.current_stream(device)
         # tensors of inference mode could not be written to outside of it, by a later call
         with torch.inference_mode(False), torch.no_grad(), torch.cuda.device(device), autocast_to_record():
             self.inputs = [given.clone(memory_format=torch.preserve_format) for given in inputs]
             aside.wait_stream(here)
             with torch.cuda.stream(aside):
-                for _ in range(2):  # what is made at the first call, such as constants and workspaces, is not recorded
-                    self.like = reading(*self.inputs)
+                reading(
+                    *self.inputs
+                )  # what is made at the first call, such as constants and workspaces, is not recorded
+                self.like = reading(*self.inputs)[:3]
             here.wait_stream(aside)
             self.graph = torch.cuda.CUDAGraph()
             with (
-                torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"),
+                torch.cuda.graph(self.graph, pool=pool, stream=aside, capture_error_mode="thread_local"),
                 constants_used() as self.constants,  # the graph reads them where they are, and keeps nothing alive
             ):
-                aimed = reading(*self.inputs)
-                self.together = torch.cat([part.reshape(len(inputs[0]), -1) for part in _parts(aimed)], 1)
-                self.first = aimed[-1]
+                raw, pose, views, self.first = reading(*self.inputs)
+                self.together = torch.cat([part.reshape(len(inputs[0]), -1) for part in _parts(raw, pose, views)], 1)
 
     def __call__(self, inputs: Sequence[Tensor]) -> Aimed:
         for kept, given in zip(self.inputs, inputs, strict=True):
             kept.copy_(given)
         self.graph.replay()
-        return *_taken_apart(self.together.clone(), self.like), self.first.clone()
+        return *_taken_apart(self.together.clone(), *self.like), self.first.clone()
 
 
 def autocast_precision() -> torch.dtype | None:
@@ -196,14 +186,15 @@ def with_rows_of(aimed: Aimed, again: Aimed, rows: Tensor) -> Aimed:
     )
 
 
-def _parts(aimed: Aimed) -> list[Tensor]:
-    raw, pose, views, _ = aimed
+def _parts(raw: dict[str, Tensor], pose: Pose, views: Views) -> list[Tensor]:
     return [*raw.values(), *(getattr(pose, field.name) for field in fields(pose)), views.matrices, views.weights]
 
 
-def _taken_apart(together: Tensor, like: Aimed) -> tuple[dict[str, Tensor], Pose, Views]:
-    raw, pose, *_ = like
-    shapes = [part.shape for part in _parts(like)]
+def _taken_apart(
+    together: Tensor, raw: dict[str, Tensor], pose: Pose, views: Views
+) -> tuple[dict[str, Tensor], Pose, Views]:
+    """Numbers ``(B, n)`` in the shapes of these."""
+    shapes = [part.shape for part in _parts(raw, pose, views)]
     pieces = together.split([shape[1:].numel() for shape in shapes], 1)
     parts = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
     count = len(fields(pose))

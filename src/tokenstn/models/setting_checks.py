@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tokenstn.models.backbone import Backbone, LocalizationSize
 from tokenstn.posteriors import POSTERIORS
 
 
@@ -19,21 +20,20 @@ def check_settings(
                 f"{name}={size!r}: a share of the image in (0, 1], whole pixels of its shorter side, or a tuple of "
                 "height and width"
             )
-    if _is_smaller(closer_size, 0.5 if localization_size is None else localization_size):
-        raise ValueError(
-            f"closer_size={closer_size!r}: images in doubt would be read from further away than at first, at "
-            f"localization_size={localization_size!r}; give a larger one, or leave it out"
-        )
     if not _is_count(localization_tokens):
         raise ValueError(f"localization_tokens={localization_tokens!r}: a whole number, at least 1")
     if poses not in (None, "absolute", "relative"):
         raise ValueError(f"poses={poses!r}: absolute or relative")
 
 
-def _is_smaller(size: Any, other: Any) -> bool:
-    """Of two sizes of one kind; others cannot be compared without an image."""
-    numbers = type(size) is type(other) and not isinstance(size, tuple)
-    return numbers and size is not None and size < other
+def require_closer(reader: Backbone, closer_size: LocalizationSize, localization_size: LocalizationSize) -> None:
+    """Refuse a closer size that reads images from further away."""
+    closer, first = (reader.reading_size(*reader.input_size, size) for size in (closer_size, localization_size))
+    if min(closer) < min(first):
+        raise ValueError(
+            f"closer_size={closer_size!r}: images in doubt would be read from further away than at first, at "
+            f"{min(closer)} pixels instead of {min(first)}; give a larger one, or leave it out"
+        )
 
 
 def _is_size(size: Any) -> bool:

@@ -32,8 +32,8 @@ from tokenstn.models.on_demand import OnDemand
 from tokenstn.models.prediction import Prediction, probabilities_of
 from tokenstn.models.preprocessing import Preprocessing, renormalise
 from tokenstn.models.reading_again import can_be_turned, can_turn, padded, read_again
-from tokenstn.models.recording import WELL_BEHAVED, Aimed, Recorder, with_rows_of
-from tokenstn.models.setting_checks import check_settings
+from tokenstn.models.recording import Aimed, Recorder, with_rows_of
+from tokenstn.models.setting_checks import check_settings, require_closer
 from tokenstn.models.thresholds import Thresholds
 from tokenstn.posteriors import Posterior, RandomSource, Views, best_pose, family_of, random_poses
 
@@ -78,7 +78,8 @@ class TokenSTN(nn.Module, Pretrained):
     (torch.Size([2, 10]), torch.Size([2, 4, 3, 3]), torch.Size([2]))
     """
 
-    _recorder: Recorder | None = None  # of a model that was kept whole by an earlier version
+    _recorder: Recorder | None = None
+    closer_size: LocalizationSize = None  # of models that were pickled whole before there was one
 
     def __init__(
         self,
@@ -133,6 +134,8 @@ class TokenSTN(nn.Module, Pretrained):
         self._families = {primitive: family_of(posterior, primitive) for primitive in self.primitives}
         own_prefix = shared if self.primitives and rectifier is None else None
         self.backbone = Backbone(classifier, own_prefix, input_size, preprocessing)
+        if own_prefix is not None and closer_size is not None:
+            require_closer(self.backbone, closer_size, localization_size)
         # a rectifier from elsewhere reads the image through the first layers of the classifier it was trained with
         self.encoder: Backbone | None = None
         self.localizer: Localizer | None = None
@@ -150,7 +153,6 @@ class TokenSTN(nn.Module, Pretrained):
             )
         if self.localizer is not None and like is not None:
             self.localizer.to(like.device)
-        self._recorder = Recorder(asked=False)
 
     @property
     def classifier(self) -> nn.Module:
@@ -218,9 +220,8 @@ class TokenSTN(nn.Module, Pretrained):
         if views is None:
             views = 1 if self.training else "auto"
         check_call(images, self.backbone.channels, views, sampling)
-        recorder = None if torch.compiler.is_compiling() or self.bare else self._recorder
-        if recorder is not None and sampling == "probable" and self._may_record(recorder) and recorder.takes(images):
-            raw, pose, found, first = self._played_back(recorder, images, views)
+        if self._recorder is not None and not self.bare and sampling == "probable" and self._recorder.takes(images):
+            raw, pose, found, first = self._played_back(self._recorder, images, views)
             return self._looked(images, self.beliefs(raw), pose, found, views, first)
         return self.classify(images, self.believe(images, views), views, sampling, generator)
 
@@ -228,19 +229,12 @@ class TokenSTN(nn.Module, Pretrained):
         """Launch the rectifier as one recorded CUDA graph, for each shape of batch that comes; returns the model.
 
         The answers are the same. It pays where the host is slower than the GPU: small batches in eager mode. Calls that
-        need gradients, run elsewhere than on CUDA, draw random views or are compiled are not recorded.
-
-        Without asking, a shape is recorded that keeps coming, in evaluation mode, in front of a classifier of timm,
-        torchvision or this library: other code may do something else in every call, or count on being called. ``True``
-        records any classifier, and every shape when it comes for the first time; ``False`` records nothing.
+        need gradients, run elsewhere than on CUDA, draw random views or are compiled are not recorded. A recording
+        starts anew where weights, layers or the sizes that are read have changed; for other changes, and for hooks,
+        call it again. While one is made, at the first call with a shape, no other thread may wait for the GPU.
         """
         self._recorder = Recorder() if on else None
         return self
-
-    def _may_record(self, recorder: Recorder) -> bool:
-        """Whether calls may be recorded that nobody asked to."""
-        known = type((self.encoder or self.backbone).classifier).__module__.split(".")[0] in WELL_BEHAVED
-        return recorder.asked or (known and not self.training)
 
     def localize(self, images: Tensor, closer: bool = False) -> dict[str, Posterior]:
         """What one reading says of each primitive: ``{name: posterior}`` for images ``(B, C, H, W)``.
@@ -292,7 +286,8 @@ class TokenSTN(nn.Module, Pretrained):
 
     def _in_doubt(self, images: Tensor, posteriors: dict[str, Posterior]) -> Tensor:
         """Which images are to be read again, ``(n,)``."""
-        if self.auto.doubt is None or self.training or not can_be_turned(posteriors, images):
+        turned = can_be_turned(posteriors, images) and (self.closer_size is None or self.reads_closer)
+        if self.auto.doubt is None or self.training or not turned:
             return torch.empty(0, dtype=torch.long)
         return (posteriors["rotation"].entropy() > self.auto.doubt).nonzero().squeeze(1)
 

@@ -36,15 +36,22 @@ def estimate_seconds(
     images = module.images(batch)
     if len(images) == 0:
         return 0.0
-    times = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        module.loss(images, batch).backward()
-        module.zero_grad(set_to_none=True)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
+    ways: list[dict[str, bool]] = [{}]
+    if isinstance(module, RectifierTraining) and module.model.reads_closer:
+        ways.append({"closer": True})  # every other step
+    quickest = []
+    for how in ways:
+        times = []
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            module.loss(images, batch, **how).backward()
+            module.zero_grad(set_to_none=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+        quickest.append(min(times))
+    step = sum(quickest) / len(quickest)
     training, validation = len(table.split("train")), len(table.split("val"))
-    computing = recipe.epochs * min(times) / len(images) * (training + VALIDATION * validation)
+    computing = recipe.epochs * step / len(images) * (training + VALIDATION * validation)
     readings = 1 if can_be_held(prepared(table, "train", preprocessing)) else recipe.epochs
     return computing + readings * reading / len(images) * (training + validation)

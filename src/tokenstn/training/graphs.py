@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from tokenstn.models import TokenSTN
-from tokenstn.models.recording import WELL_BEHAVED, autocast_precision, autocast_to_record
+from tokenstn.models.recording import autocast_precision, autocast_to_record
 from tokenstn.training.rectifier_training import RectifierTraining
 
 MOST_SHAPES = 4  # of batches, and ways to read them, that are recorded: each holds the memory of its own step
+WELL_BEHAVED = ("timm", "torchvision", "tokenstn")  # packages whose networks do the same in every step
 
 
 class PlayedBack:

@@ -74,9 +74,9 @@ class RectifierTraining(Training):
         self.note(figures, len(images))
         return total
 
-    def loss(self, images: Tensor, batch: Batch) -> Tensor:
+    def loss(self, images: Tensor, batch: Batch, closer: bool = False) -> Tensor:
         """The sum of the terms, a scalar."""
-        return torch.stack(list(self.terms(images, batch).values())).sum()
+        return torch.stack(list(self.terms(images, batch, closer).values())).sum()
 
     def terms(self, images: Tensor, batch: Batch, closer: bool = False) -> dict[str, Tensor]:
         """Every weighted term of the loss, by name; ``closer``: of reading the images from closer by."""

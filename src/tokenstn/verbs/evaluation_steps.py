@@ -30,7 +30,7 @@ from tokenstn.verbs.speech import about, classes_of, classifier_of, name_of, say
 
 TEST_OR_ALL = "test or all"  # the test split where there is one, else every image
 SCALED = ("rotoscale", "shear_rotoscale")  # groups that have a number of scales
-CONTROL_PASSES = 24  # how often the controls look at an image
+CONTROL_PASSES = 26  # how often the controls look at an image
 COST_SECONDS, COST_PASSES = 20.0, 24  # that measuring the cost takes at most; and in passes over a batch
 REPORT_SECONDS = 5.0  # for intervals, gallery and figures
 LONG = 300.0  # seconds after which a person would rather look at fewer images
