@@ -115,7 +115,10 @@ Why exact quarter turns are read better than diagonal ones, with an EfficientNet
 exact quarter turns, and 83.0 where these are blurred as much as a turn blurs, so that blur alone is not the reason;
 80.5 at diagonal turns, 82.1 there with the corners hidden from the localizer, and 83.0 where the photo was turned with
 bicubic interpolation. So the corners do not give the angle away, they disturb, and so does what bilinear interpolation
-does to a diagonal turn beside blurring it.
+does to a diagonal turn beside blurring it. A localizer that learned to read the inscribed disc alone, in front of the
+same classifier, on 384 of these photos at 8 angles: 83.7 instead of 82.7 %, 82.9 instead of 81.3 at diagonal turns and
+84.1 instead of 84.4 upright. It has not been tried with the ViT of the tables, nor with other seeds, and is not the
+default.
 """
 QUESTIONS = {
     "rotmnist": "Does a classifier that has only seen upright digits, and stays frozen, read them at every angle?",
