@@ -47,7 +47,7 @@ columns of their own and are not comparable. What it costs is on the page about 
 Ours is the default of today in the tables that were made on a CPU, whose images are small, and in that of [closer
 readings](#eu-moths-shortcuts-of-the-localizer-and-closer-readings-validation-fold). Since closer readings became the
 default for a ViT on photos, EU-Moths has not been judged again on its test fold; they gave 0.4 points on fold 1. In
-everything else from the H200 but the row “as it came before” of EU-Moths, one view was enough at fixed
+everything else from the H200 but the row “as it came before” of EU-Moths and its tries, one view was enough at fixed
 odds of 2.5, and further views were interpolated bilinearly; today further views are bicubic, and the odds are found for
 each classifier, where there are validation images left: on EU-Moths the final training takes all.
 

@@ -50,10 +50,10 @@ convolution, which took a fifth of the whole at batch 256. Training plays networ
 rectifier's step, reading the pose takes 2.0 instead of 8.0 ms, forward and back (ViT-S/16, batch 128). Images of sets
 of moderate size are decoded once and stay on the device.
 """
-SMALL_IMAGES = "mnist-localizer"  # the experiment
+# experiments, and where they stand on the page on results
+SMALL_IMAGES, SMALL_ANCHOR = "mnist-localizer", "mnist-what-a-localizer-reads-of-a-small-image"
 CLOSER = "moths-closer"
 CLOSER_ANCHOR = "eu-moths-shortcuts-of-the-localizer-and-closer-readings-validation-fold"
-SMALL_ANCHOR = "mnist-what-a-localizer-reads-of-a-small-image"  # where it stands on the page on results
 
 
 def render() -> str:
@@ -90,10 +90,10 @@ def one_view() -> str:
     words = (
         "Recorded: the rectifier is launched as one CUDA graph; the classifier, here and alone, kernel by kernel. In a "
         "run before, the ViT cost 1.118 at batch 64, and the Swin 1.028, where the host was slower than the GPU. "
-        f"{OTHER_RUNS} Each row in a process of its own, alone on the "
-        "GPU. The Swin that was compiled here warped by `grid_sample` and made its constants in every call; the ViT "
-        "warped in one kernel and was given its constants, without which it was 1.137 at batch 64. This CPU has "
-        "instructions for bfloat16, which `--precision bf16-mixed` of `train` and `predict` makes use of."
+        f"{OTHER_RUNS} Each row in a process of its own, alone on the GPU. The Swin that was compiled here warped by "
+        "`grid_sample` and made its constants in every call; the ViT warped in one kernel and was given its constants, "
+        "without which it was 1.137 at batch 64. This CPU has instructions for bfloat16, which `--precision "
+        "bf16-mixed` of `train` and `predict` makes use of."
     )
     return "\n\n".join(["## One view", table(head, rows), words, *below])
 

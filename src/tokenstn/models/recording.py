@@ -140,9 +140,8 @@ class _Recording:
             self.inputs = [given.clone(memory_format=torch.preserve_format) for given in inputs]
             aside.wait_stream(here)
             with torch.cuda.stream(aside):
-                reading(
-                    *self.inputs
-                )  # what is made at the first call, such as constants and workspaces, is not recorded
+                # what is made at the first call, such as constants and workspaces, is not recorded
+                reading(*self.inputs)
                 self.like = reading(*self.inputs)[:3]
             here.wait_stream(aside)
             self.graph = torch.cuda.CUDAGraph()
