@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.one_kernel import in_the_interpreter, needs_cuda, needs_triton, without_cuda
 from tokenstn.geometry import Pose, warp
-from tokenstn.geometry.warp import _triton_runs
-
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed here")
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+from tokenstn.geometry.one_kernel import triton_runs
 
 # images (height, width), output, dtype, tolerance: a bfloat16 of about 2 is rounded by 2⁻⁷
 CASES = [
@@ -54,19 +48,12 @@ def largest_difference(case: int, device: str) -> float:
     return max((found.float() - plain.float()).abs().max().item() for found in fused)
 
 
-def in_the_interpreter(code: str) -> None:
-    """Run a statement that uses this file where Triton interprets its kernels, which needs no GPU."""
-    before = "import os, sys; sys.path.insert(0, os.getcwd())\nfrom tests.geometry.test_fused_warp import *\n"
-    done = subprocess.run(
-        [sys.executable, "-c", before + code], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-
-
 @needs_triton
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
+@without_cuda
 def test_the_kernel_is_the_plain_warp_in_the_interpreter():
-    in_the_interpreter("assert all(largest_difference(case, 'cpu') <= CASES[case][-1] for case in range(len(CASES)))")
+    in_the_interpreter(
+        __name__, "assert all(largest_difference(case, 'cpu') <= CASES[case][-1] for case in range(len(CASES)))"
+    )
 
 
 @needs_triton
@@ -100,20 +87,22 @@ def compiled_operations() -> set[str]:
 
 
 @needs_triton
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
+@without_cuda
 def test_a_compiled_graph_has_the_kernel_as_one_operation():
-    in_the_interpreter("found = compiled_operations(); assert any('tokenstn.warp' in name for name in found), found")
+    in_the_interpreter(
+        __name__, "found = compiled_operations(); assert any('tokenstn.warp' in name for name in found), found"
+    )
 
 
 @needs_triton
 @pytest.mark.skipif(torch.cuda.is_available(), reason="Triton runs where there is a GPU")
 def test_where_triton_does_not_run_it_says_so_once_and_the_plain_way_is_taken():
-    _triton_runs.cache_clear()
+    triton_runs.cache_clear()
     with mock.patch("torch.cuda.get_device_capability", return_value=(9, 0)):
         with pytest.warns(UserWarning, match="in several steps, because Triton does not run here: "):
-            assert not _triton_runs(torch.device("cpu"))
-        assert not _triton_runs(torch.device("cpu"))  # and is not tried again
-    _triton_runs.cache_clear()
+            assert not triton_runs(torch.device("cpu"))
+        assert not triton_runs(torch.device("cpu"))  # and is not tried again
+    triton_runs.cache_clear()
 
 
 @needs_triton

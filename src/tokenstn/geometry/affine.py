@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from tokenstn.geometry.constants import scalar
+from tokenstn.geometry.one_kernel import one_kernel_for
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ def compose(pose: Pose) -> Tensor:
             [0.0000, 2.0000, 0.2500],
             [0.0000, 0.0000, 1.0000]])
     """
+    numbers = (pose.rotation, pose.scale, pose.stretch, pose.shear, pose.reflection)
+    if one_kernel_for(*numbers, pose.translation) and all(each.shape == pose.rotation.shape for each in numbers):
+        from tokenstn.geometry.fused_pose import fused_compose
+
+        return fused_compose(*numbers, pose.translation)
     cos, sin = torch.cos(pose.rotation), torch.sin(pose.rotation)
     sx, sy, h, r = pose.scale, pose.scale * pose.stretch, pose.shear, pose.reflection
     tx, ty = pose.translation.unbind(-1)

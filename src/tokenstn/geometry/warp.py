@@ -12,9 +12,6 @@ shrink an image a lot, resize it with antialiasing first.
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -23,6 +20,7 @@ from torch.nn import functional as F
 
 from tokenstn.geometry.affine import require_pose, unchecked_inverse
 from tokenstn.geometry.constants import constant, numbers
+from tokenstn.geometry.one_kernel import triton_runs, wants_gradient
 from tokenstn.geometry.tracing import compiling_to_run_here
 
 Padding = Literal["reflection", "zeros", "border"]
@@ -225,26 +223,10 @@ def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
         images.is_cuda
         and views.dtype == torch.float32
         and images.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        and not (torch.is_grad_enabled() and (images.requires_grad or views.requires_grad))
+        and not wants_gradient(images, views)
         # what compiles for a GPU does so by Triton
-        and (compiling_to_run_here() if torch.compiler.is_compiling() else _triton_runs(images.device))
+        and (compiling_to_run_here() if torch.compiler.is_compiling() else triton_runs(images.device))
     )
-
-
-@cache
-def _triton_runs(device: torch.device) -> bool:
-    """Whether Triton is installed, and compiles for this GPU: it wants a compiler and Python's headers, too."""
-    if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
-        return False
-    from tokenstn.geometry.fused_warp import fused_warp
-
-    try:
-        fused_warp(torch.zeros(1, 1, 2, 2, device=device), torch.eye(3, device=device)[None, None], (2, 2))
-    except Exception as error:  # of a compiler, a driver, a missing file: anything but our images
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        warnings.warn(f"images are warped in several steps, because Triton does not run here: {reason}", stacklevel=2)
-        return False
-    return True
 
 
 def _pixel_centres(count: int, shorter: int, device: torch.device) -> Tensor:

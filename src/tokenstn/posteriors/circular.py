@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tokenstn.geometry import Primitive, Rotation, wrap_angle
 from tokenstn.geometry.constants import constant
+from tokenstn.geometry.one_kernel import one_kernel_for
 from tokenstn.posteriors.base import CIRCLE_CELLS, Candidates, Posterior, RandomSource, largest, random_uniform
 from tokenstn.posteriors.gaussian import wrapped_log_density
 from tokenstn.posteriors.location_scale import circular_deviation
@@ -88,6 +89,10 @@ class Circular(Posterior):
         return 2 * _bins_to(self.primitive.bound) - 1
 
     def best(self) -> Tensor:
+        if _full_circle(self.primitive) and one_kernel_for(self.raw):
+            from tokenstn.posteriors.fused_peak import fused_peak
+
+            return fused_peak(self.raw)
         top, offset = self._top()
         return wrap_angle(self.angles[top] + STEP * offset)
 
