@@ -5,6 +5,9 @@
 
 Weights are random: speed does not depend on them. On CUDA everything runs in bfloat16, eager or compiled; on the CPU in
 float32, or as --dtype says. Prints a table and writes it as JSON with the machine and the versions.
+
+On CUDA a call is timed in a loop over batches, where the host may be ahead of the GPU, and alone, where it waits after
+each call and all that it does before the first kernel counts.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from timing import in_turns, write
 
 import tokenstn
 from tokenstn.models.reading import usual_reading
+
+LOOP_SECONDS, SHORTEST, LONGEST = 0.4, 5, 50  # of a loop over batches, and how many these are
 
 
 def main() -> None:
@@ -78,17 +83,23 @@ def rows_of(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         if options.device == "cuda" and not options.compiled:
             ways[RECORDED] = partial(recorded, images, views=1)
         ways |= {reading: partial(other, images, views=1) for reading, other in others.items()}
-        took, memory = in_turns(ways, options.device, options.seconds)
+        alone: dict[str, float] = {}
+        loop = 3
+        if options.device == "cuda":
+            alone, _ = in_turns(ways, options.device, options.seconds / 4, repeats=1)
+            loop = max(SHORTEST, min(LONGEST, round(1000 * LOOP_SECONDS / alone["bare"])))
+        took, memory = in_turns(ways, options.device, options.seconds, loop)
         for way, milliseconds in took.items():
             rows.append(
                 {
                     "model": name, "compiled": options.mode if options.compiled else None, "batch": batch, "way": way,
-                    "ms": round(milliseconds, 3), "ratio": round(milliseconds / took["bare"], 3),
+                    "calls": loop, "ms": round(milliseconds, 3), "ratio": round(milliseconds / took["bare"], 3),
+                    "alone_ratio": round(alone[way] / alone["bare"], 3) if alone else None,
                     "peak_mib": memory.get(way),
                 }
             )  # fmt: skip
-            print("{model:32} {batch:4} compiled={compiled!s:5} {way:16} {ms:9.2f} ms {ratio:6.3f}×  {peak_mib} MiB"
-                  .format(**rows[-1]), flush=True)  # fmt: skip
+            said = "{model:32} {batch:4} compiled={compiled!s:5} {way:16} {ms:9.2f} ms {ratio:6.3f}×"
+            print((said + " (alone {alone_ratio}×)  {peak_mib} MiB").format(**rows[-1]), flush=True)
     return rows
 
 

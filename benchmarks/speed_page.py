@@ -38,11 +38,10 @@ FLOORS = """## Where the time goes
 One view of a ViT-B/16 at 224 pixels is, counted in operations, 1.045 of the bare classifier: the image at 0.36 of the
 resolution (25 tokens instead of 196) through 4 of 12 layers is 4.4 % of it, the localizer 0.1 %. Counted in bytes it is
 less: an image is read twice more and written once, 0.9 MB in bfloat16, 0.3 % of the time that the classifier takes.
-What is measured above these floors is the smallness of the work. In a compiled graph, on an H200 at batch 64, the
-profiler counted 0.74 ms from the first kernel of the rectifier to the first of the classifier, which takes 5.7: the
-shared layers 0.40 ms in kernels of 3 to 18 µs that fill the GPU for a part of their time, the localizer 0.13, the warp
-by `grid_sample` 0.11, positions for the smaller grid and other constants that such a graph made anew 0.06, resizing
-and patches 0.03, poses and their spread 0.02. It warps in one kernel since, and is given these constants.
+What is measured above these floors is the smallness of the work. Of a recorded rectifier, on an H200 at batch 64, the
+profiler counted 0.74 ms in front of the classifier's 6.2: resizing, patches and positions 0.06, the four shared layers
+0.39 in kernels of 2 to 16 µs that fill the GPU for a part of their time, the localizer 0.15, the warp 0.04, and 0.09
+from the numbers of the heads to a matrix, in some forty kernels of a microsecond or two, which are fewer since.
 
 Launched one by one, these kernels take a host longer than the GPU: `model.record()` launches them as one CUDA graph,
 and bulk prediction does so by itself. The patch embedding of the localizer is a matrix product instead of a
@@ -83,19 +82,37 @@ def one_view() -> str:
         bare = {_call(row): row["ms"] for row in found["rows"] if row["way"] == "bare"}
         rows += [
             (row["model"], found["device"].split(" (")[0], found["dtype"], _how(row), row["batch"],
-             f"{bare[_call(row)]:.2f}", f"{row['ms']:.2f}", f"**{row['ratio']:.3f}**")
+             f"{bare[_call(row)]:.2f}", f"{row['ms']:.2f}", f"**{row['ratio']:.3f}**", _alone(row))
             for row in found["rows"] if row["way"] in ("1 views", RECORDED)
         ]  # fmt: skip
-    head = ("classifier", "on", "precision", "mode", "batch", "bare, ms", "one view, ms", "ratio")
+    head = ("classifier", "on", "precision", "mode", "batch", "bare, ms", "one view, ms", "ratio", "alone")
     words = (
-        "Recorded: the rectifier is launched as one CUDA graph; the classifier, here and alone, kernel by kernel. In a "
-        "run before, the ViT cost 1.118 at batch 64, and the Swin 1.028, where the host was slower than the GPU. "
-        f"{OTHER_RUNS} Each row in a process of its own, alone on the GPU. The Swin that was compiled here warped by "
-        "`grid_sample` and made its constants in every call; the ViT warped in one kernel and was given its constants, "
-        "without which it was 1.137 at batch 64. This CPU has instructions for bfloat16, which `--precision "
-        "bf16-mixed` of `train` and `predict` makes use of."
+        "Ratio: calls that follow each other as in a loop over batches, on the H200 in eager mode up to 50, elsewhere "
+        "three. Alone: the host waits after each call, so that all it does before the first kernel counts. Recorded: "
+        "the rectifier is launched as one CUDA graph; the classifier, here and alone, kernel by kernel. Without that a "
+        f"small batch waits for its host, and hosts differ: {_hosts()}. {OTHER_RUNS} Each row in a process of its own, "
+        "alone on the GPU. The Swin that was compiled here warped by `grid_sample` and made its constants in every "
+        "call; the ViT warped in one kernel and was given its constants, without which it was 1.137 at batch 64. This "
+        "CPU has instructions for bfloat16, which `--precision bf16-mixed` of `train` and `predict` makes use of."
     )
     return "\n\n".join(["## One view", table(head, rows), words, *below])
+
+
+def _hosts() -> str:
+    """What the same call took where another host launched it."""
+    found = read("h200_pose_kernels")
+    assert found is not None
+    took = {calls: ways["eager"] / ways["bare"] for calls, ways in found["by_calls"].items()}
+    return (
+        f"on another machine with an H200 the ViT at batch {found['batch']} took {took['20']:.2f} of the bare one in a "
+        f"loop of 20, {took['3']:.2f} where three calls follow each other, {took['1']:.2f} alone"
+    )
+
+
+def _alone(row: Found) -> str:
+    """Beside the bare classifier, where nothing follows."""
+    ratio = row.get("alone_ratio")
+    return "–" if ratio is None else f"{ratio:.3f}"
 
 
 def readings() -> str:
@@ -133,23 +150,22 @@ def _how(row: Found) -> str:
 
 
 def kernel() -> str:
-    """What the hand-written warp gives."""
-    ours, plain = read("h200"), read("h200_plain_warp")
-    assert ours is not None and plain is not None
-
-    def took(found: Found, way: str) -> float:
-        rows = (row for row in found["rows"] if row["batch"] == 64 and not row["compiled"] and row["way"] == way)
-        return next(row["ms"] for row in rows)
-
-    changes = [
-        f"{took(plain, way):.2f} to {took(ours, way):.2f} ms {words}"
-        for way, words in (("1 views", "launched one by one"), (RECORDED, "recorded"))
-    ]
+    """What the hand-written kernels give."""
+    found = read("h200_pose_kernels")
+    assert found is not None
+    ways, later = found["by_calls"], found["afterwards"]
+    recorded = " and ".join(
+        f"from {ways[calls]['recorded']:.2f} to {ways[calls]['recorded, with the kernels']:.2f} ms {words}"
+        for calls, words in (("20", "in a loop of 20"), ("1", "alone"))
+    )
+    eager = f"from {ways['3']['eager']:.2f} to {later['3']['eager, with the kernels']:.2f} ms"
     return (
-        "Where no gradient is wanted, one kernel does the whole warp: it finds the place of each pixel, reflects it "
-        "and interpolates all channels, in float32 between half-precision images. ViT-B/16, batch 64: from "
-        f"{' and from '.join(changes)}, in two runs. Half-precision grids would be wrong by up to 0.7 pixels. The warp "
-        "of torch is its reference in the tests and what runs elsewhere."
+        "Three kernels are written by hand, for a GPU where no gradient is wanted. One does the whole warp: it finds "
+        "the place of each pixel, reflects it and interpolates all channels, in float32 between half-precision images; "
+        "half-precision grids would be wrong by up to 0.7 pixels. Two take the place of some thirty tiny ones between "
+        f"the heads and the warp: the best angle of the ring, and the matrix of a pose. ViT-B/16, batch "
+        f"{found['batch']}, in one run on one machine: recorded {recorded}; launched one by one {eager}, three calls "
+        "in a row. What torch does in their place is their reference in the tests, and what runs elsewhere."
     )
 
 
@@ -211,40 +227,66 @@ def accuracy() -> str:
 
 
 def as_it_comes() -> str:
-    """What the default of today gives and costs on photos, beside ten views."""
-    found, results = read("h200_closer"), read_results(FOUND.parent, CLOSER)
-    assert found is not None and results is not None
+    """What the default of today gives and costs on photos: on the test fold, and on another beside ten views."""
+    costs = {batch: read(name) for batch, name in ((256, "h200_methods_256"), (64, "h200_methods"))}
+    results, closer, chosen = (
+        read_results(FOUND.parent, "moths-eu"),
+        read("h200_closer"),
+        read_results(FOUND.parent, CLOSER),
+    )
+    assert results is not None and closer is not None and chosen is not None
     rows = []
+    for row, title in (
+        ("vanilla", "the classifier alone"),
+        ("tokenstn", "`auto`, the default"),
+        ("tokenstn-six", "`auto`, reading six layers of the whole photo"),
+    ):
+        ratios = (found["rows"][row]["ratio"] for found in costs.values() if found is not None)
+        rows.append((title, *_right(results, row), *(f"{ratio:.2f}×" for ratio in ratios)))
+    lines = []
     for row, title in (
         ("vanilla", "the classifier alone"),
         ("four-closer", "`auto`, the default"),
         ("four-closer-10", "the most probable 10"),
     ):
-        orbits = [cell.orbits["roto-scale"] for cell in results.cells_of(row, "eu-moths")]
-        right = (fmean(one.upright for one in orbits), fmean(one.mean for one in orbits))
-        costs = (f"{measured[row]['ratio']:.2f}×" for measured in found["batches"].values())
-        rows.append((title, *(f"{100 * share:.1f}" for share in right), *costs))
-    head = ("views", "upright, %", "orbit, %", *(f"cost, batch {batch}" for batch in found["batches"]))
+        ratios = (measured[row]["ratio"] for measured in closer["batches"].values())
+        lines.append((title, *_right(chosen, row), *(f"{ratio:.2f}×" for ratio in ratios)))
+    head = ("views", "upright, %", "orbit, %", "cost, batch 256", "cost, batch 64")
     words = (
-        "EU-Moths, fold 1, 8 rotations × 3 scales, a ViT-S/14 at 196 pixels, three seeds, in bfloat16 ([all "
-        f"rows](results.md#{CLOSER_ANCHOR})); a third of the photos is in doubt and read again at half of the "
-        "resolution. The cost is that of the recorded model beside the bare classifier, with a rectifier of the first "
-        "seed that was trained again, in turns in one run. At batch 64 a network of this size leaves the GPU waiting "
-        "for the host, so that every further call of the classifier costs as much as the first, however few images it "
-        "is about."
+        "A ViT-S/14 at 196 pixels, three seeds, in bfloat16. The cost is that of the recorded model beside the bare "
+        "classifier, with the rectifier of the first seed, in turns in one run; at batch 64 a network of this size "
+        "leaves the GPU waiting for the host. The test photos of EU-Moths, fold 0, 16 rotations × 3 scales ([all "
+        "rows](results.md#eu-moths-vit-s14-at-196-pixels)):"
+    )
+    beside = (
+        f"Beside ten views, on fold 1, 8 rotations × 3 scales ([all rows](results.md#{CLOSER_ANCHOR})), where the "
+        "classifier knows fewer photos and is less sure, so that more of them are looked at again:"
+    )
+    test = (
+        "tokenstn bench moths-eu; python benchmarks/cost_of_methods.py moths-eu:vanilla,tokenstn,tokenstn-six,… "
+        "--batch 256 --seconds 0.6"
     )
     command = (
         f"tokenstn bench {CLOSER}; python benchmarks/cost_of_methods.py {CLOSER}:vanilla,four-closer,four-closer-10 "
         "--batch 256 --seconds 0.6"
     )
-    return "\n\n".join(["### As it comes", words, table(head, rows), about(found, command)])
+    large = costs[256]
+    assert large is not None
+    parts = (words, table(head, rows), about(large, test), beside, table(head, lines), about(closer, command))
+    return "\n\n".join(["### As it comes", *parts])
+
+
+def _right(results: BenchResults, row: str) -> tuple[str, str]:
+    """Upright and over the orbit, the means over the seeds in percent."""
+    orbits = [cell.orbits["roto-scale"] for cell in results.cells_of(row, "eu-moths")]
+    return f"{100 * fmean(one.upright for one in orbits):.1f}", f"{100 * fmean(one.mean for one in orbits):.1f}"
 
 
 def views() -> str:
     """One, several, and as many as needed."""
-    large, small, right = read("h200_auto_256"), read("h200_methods"), read("h200_auto_right")
+    large, right = read("h200_auto_256"), read("h200_auto_right")
     results = read_results(FOUND.parent, "moths-views")
-    assert large is not None and small is not None and right is not None and results is not None
+    assert large is not None and right is not None and results is not None
     titles = {row.name: row.title for row in results.rows}
     rows = []
     for row, found in right["rows"].items():
@@ -255,8 +297,7 @@ def views() -> str:
         "With the default before closer readings, whose rows tell more numbers of views apart. "
         f"{right['data']}, {right['orbit']}, as above. “As many as needed” is `auto`; it read four images in ten again "
         "at three quarter turns. The cost is that of the recorded model at batch "
-        f"{large['batch']}, with the weights of the first seed, in turns in one run; at batch {small['batch']} as many "
-        f"as needed cost {small['rows']['four']['ratio']:.2f}×, when further views were bilinear. Of the run that gave "
+        f"{large['batch']}, with the weights of the first seed, in turns in one run. Of the run that gave "
         "these accuracies their means were kept; [the table of all "
         "rows](results.md#eu-moths-how-far-apart-the-views-are-and-how-many-validation-fold) is of one before, when "
         "further views were bilinear."
@@ -374,8 +415,9 @@ def training() -> str:
     words = (
         f"{found['model']}, {found['photos']:,} photos of 640×480 pixels, a fifth of them for validation, each with "
         f"the epochs that `tokenstn train` gives it: the rectifier takes **{found['ratio']:.2f}** of the time of "
-        "fine-tuning its classifier. A small set gets 1,200 steps at least; on larger ones the share is smaller. Since "
-        "this was measured, every other step reads half of the image's resolution instead of 0.36."
+        "fine-tuning its classifier. A small set gets 1,200 steps at least; on larger ones the share is smaller. Every "
+        "other step reads half of the image's resolution, for images in doubt; when all read 0.36, a rectifier took "
+        "0.39 of that time."
     )
     return "\n\n".join(["## Training", words, table(head, rows), about(found, command)])
 

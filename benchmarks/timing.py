@@ -23,7 +23,7 @@ def in_turns(
 
     Args:
         seconds: for each way, about.
-        repeats: calls that follow each other as in a loop over batches, timed together.
+        repeats: calls that follow each other as in a loop over batches, timed together; the host waits for the last.
         warm_up: calls before: they compile, pick kernels, fill caches.
     """
     memory: dict[str, float] = {}
@@ -36,7 +36,7 @@ def in_turns(
         first[way] = once(call, device, repeats)
         if device == "cuda":
             memory[way] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
-    rounds = max(5, int(seconds / max(first.values())))
+    rounds = max(5, int(seconds / repeats / max(first.values())))
     took: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(min(rounds, 200)):
         for way, call in ways.items():
