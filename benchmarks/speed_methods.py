@@ -16,7 +16,7 @@ PEER = "equiadapt, 16 rotations"
 OURS = ("tokenstn", "tokenstn-six")
 # share a label in the figure
 CROWD = ("stn", "head-stn", "diffeo-stn", "diffeo-stn-skew", "polar", "logpolar", "canprior-g", "canprior-s")
-LABEL_BELOW = ("pstn-gauss",)  # of its point, where that of the paper's Gauss lies upon it
+LABEL_LEFT = ("tokenstn-gauss",)  # of its point, upon which that of P-STN lies on the other side
 NOT_DRAWN = ("vanilla-averaged", "augmented-averaged")
 Right = dict[str, tuple[str, float]]  # row → title and accuracy in percent over the orbit, the mean over its seeds
 
@@ -127,8 +127,9 @@ def panel(axes: Axes, title: str, accuracies: Right, costs: Found, found: Found,
         else:
             low = right < lowest  # at the edge, where labels would stand in each other's way
             words, turned = (f"{name} ({right:.0f} %)", 30) if low else (name, 0)
-            above = (4, 4) if low else (6, -9 if row in LABEL_BELOW else -3)
-            axes.annotate(words, place, textcoords="offset points", xytext=above, fontsize=7, rotation=turned)
+            left = row in LABEL_LEFT
+            beside, side = ((4, 4) if low else (-6 if left else 6, -3)), "right" if left else "left"
+            axes.annotate(words, place, textcoords="offset points", xytext=beside, fontsize=7, rotation=turned, ha=side)
     below = (min(ms for ms, _ in crowd), min(right for _, right in crowd))
     words = "STN, Head-STN, Diffeo-STN,\nPolar, LogPolar, CanPrior"
     axes.annotate(words, below, textcoords="offset points", xytext=(0, -22), fontsize=7)
