@@ -7,7 +7,9 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def one_kernel_for(*tensors: Tensor) -> bool:
@@ -21,6 +23,7 @@ def one_kernel_for(*tensors: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and all(tensor.dtype == torch.float32 and tensor.device == first.device for tensor in tensors)
         and not wants_gradient(*tensors)
+        and only_numbers(*tensors)
         and triton_runs(first.device)
     )
 
@@ -28,6 +31,18 @@ def one_kernel_for(*tensors: Tensor) -> bool:
 def wants_gradient(*tensors: Tensor) -> bool:
     """Whether a gradient is to flow back through what is made of these."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def only_numbers(*tensors: Tensor) -> bool:
+    """Whether these are what a kernel takes them for: numbers in memory, and not stand-ins without any, such as fake
+    tensors, nor what ``torch.func`` maps over or differentiates forward.
+    """
+    return (
+        all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors)
+        and _get_current_dispatch_mode() is None
+        and torch._C._functorch.peek_interpreter_stack() is None  # pyright: ignore[reportAttributeAccessIssue]
+        and forward_ad._current_level < 0
+    )
 
 
 @cache

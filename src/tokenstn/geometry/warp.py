@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from tokenstn.geometry.affine import require_pose, unchecked_inverse
 from tokenstn.geometry.constants import constant, numbers
-from tokenstn.geometry.one_kernel import triton_runs, wants_gradient
+from tokenstn.geometry.one_kernel import only_numbers, triton_runs, wants_gradient
 from tokenstn.geometry.tracing import compiling_to_run_here
 
 Padding = Literal["reflection", "zeros", "border"]
@@ -225,7 +225,11 @@ def _in_one_kernel(images: Tensor, views: Tensor) -> bool:
         and images.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and not wants_gradient(images, views)
         # what compiles for a GPU does so by Triton
-        and (compiling_to_run_here() if torch.compiler.is_compiling() else triton_runs(images.device))
+        and (
+            compiling_to_run_here()
+            if torch.compiler.is_compiling()
+            else only_numbers(images, views) and triton_runs(images.device)
+        )
     )
 
 
