@@ -1,7 +1,7 @@
 """``compose`` as one kernel of Triton, on a GPU and without gradients: fourteen tiny steps in one launch.
 
-Each of them takes a GPU a microsecond or two, and a host longer to launch; together they were a tenth of what a host
-spends on one view. ``compose`` is the reference, and what runs wherever this does not.
+Each of them takes a GPU a microsecond or two, and a host longer to launch. ``compose`` is the reference, and what runs
+wherever this does not.
 """
 
 from __future__ import annotations

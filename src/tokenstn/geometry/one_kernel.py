@@ -56,6 +56,9 @@ def triton_runs(device: torch.device) -> bool:
         fused_warp(torch.zeros(1, 1, 2, 2, device=device), torch.eye(3, device=device)[None, None], (2, 2))
     except Exception as error:  # of a compiler, a driver, a missing file: anything but our images
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        warnings.warn(f"images are warped in several steps, because Triton does not run here: {reason}", stacklevel=2)
+        warnings.warn(
+            f"poses are found and images warped in several steps, because Triton does not run here: {reason}",
+            stacklevel=2,
+        )
         return False
     return True
